@@ -3,8 +3,8 @@
 /// process, in turns. CPU is that of all threads, both hosts'. And how many messages a core-second of its own a host
 /// gets through in each form while eight others, in another process, keep requests in flight.
 
-#include "actors/control_network.hpp"
-#include "actors/gateway.hpp"
+#include "actors/network/control_network.hpp"
+#include "actors/network/gateway.hpp"
 #include "actors/packing.hpp"
 #include "actors/system.hpp"
 #include "benchmarks/pair_cost.hpp"

@@ -2,9 +2,9 @@
 /// worker processes, each with an actor system and a connection over loopback of its own. The workers do everything but
 /// train: they report a window, wait for the decision, pause, and report the next.
 
-#include "actors/connector.hpp"
-#include "actors/host.hpp"
+#include "actors/host/host.hpp"
 #include "actors/interfaces.hpp"
+#include "actors/network/connector.hpp"
 #include "actors/packing.hpp"
 #include "actors/system.hpp"
 #include "trainer/training_module.hpp"
@@ -295,12 +295,11 @@ int measure(const latency_plan& plan) {
   std::filesystem::create_directory(directory + "/checkpoints");
   std::vector<child> children;
   children.push_back(start([&] {
-    const auto outcome = actors::run_host(
-        {.file = std::make_shared<const cluster::cluster_file>(file),
-         .host = "arbitrator",
-         .run_directory = directory,
-         .training = &trainer::linked_module()},
-        {});
+    const auto outcome = actors::run_host({.file = std::make_shared<const cluster::cluster_file>(file),
+                                           .host = "arbitrator",
+                                           .run_directory = directory,
+                                           .training = &trainer::linked_module()},
+                                          {});
     if (!outcome.succeeded)
       throw std::runtime_error("arbitrator: " + outcome.reason);
     return std::vector<double>{};

@@ -176,7 +176,7 @@ int main(int count, char** words) {
   std::uint16_t port = 0;
   app.add_option("--rounds", rounds)->check(CLI::Range(1, 1000));
   app.add_option("--hosts", hosts)->check(CLI::Range(1, 4096));
-  app.add_option("--handshakes", handshakes, "At a time (default: as many as hosts, as actors/host_links has it)");
+  app.add_option("--handshakes", handshakes, "At a time (default: as many as hosts, as actors/host/host_links has it)");
   app.add_option("--call", port, "Be the callers of this port of loopback")->group("");
   app.add_option("--keys", keys, "Of the callers")->group("");
   CLI11_PARSE(app, count, words);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// How the workers of one part reach whoever decides: by actors (actors/swarm_transport.hpp), or as a rival does
+/// How the workers of one part reach whoever decides: by actors (actors/swarm/swarm_transport.hpp), or as a rival does
 /// (benchmarks/peer_grpc).
 
 #include "messages/types.hpp"

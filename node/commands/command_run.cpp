@@ -1,5 +1,5 @@
-#include "actors/control_ports.hpp"
-#include "actors/host.hpp"
+#include "actors/host/control_ports.hpp"
+#include "actors/host/host.hpp"
 #include "cluster/places.hpp"
 #include "dashboard/dashboard.hpp"
 #include "ledger/codec.hpp"

@@ -1,4 +1,4 @@
-#include "actors/swarm_transport.hpp"
+#include "actors/swarm/swarm_transport.hpp"
 #include "links/key_directory.hpp"
 #include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"

@@ -1,6 +1,6 @@
 #include "node/experiments/simulated_ledger.hpp"
 
-#include "actors/deciding_rows.hpp"
+#include "actors/arbitrator/deciding_rows.hpp"
 #include "ledger/file.hpp"
 
 namespace dynamix::node {

@@ -1,6 +1,6 @@
 #include "node/experiments/swarm_setup.hpp"
 
-#include "actors/swarm_transport.hpp"
+#include "actors/swarm/swarm_transport.hpp"
 #include "cluster/tree_plan.hpp"
 #include "ledger/line_reader.hpp"
 #include "links/free_port.hpp"

@@ -2,7 +2,7 @@
 
 /// The processes of a local cluster by their hosts' names: started, ended, started again.
 
-#include "actors/supervision.hpp"
+#include "actors/host/supervision.hpp"
 #include "cluster/cluster_file.hpp"
 #include "node/launch/child_process.hpp"
 

@@ -1,11 +1,11 @@
 /// What a proven host writes on a control link: CAF's frames, first through the guard, then as CAF reads their values.
 
-#include "actors/gateway.hpp"
-#include "actors/hub.hpp"
-#include "actors/message_guard.hpp"
+#include "actors/aggregator/hub.hpp"
+#include "actors/network/gateway.hpp"
+#include "actors/network/message_guard.hpp"
 #include "actors/packing.hpp"
 #include "actors/system.hpp"
-#include "actors/worker.hpp"
+#include "actors/worker/worker.hpp"
 #include "tests/fuzz/described_file.hpp"
 #include "tests/fuzz/targets.hpp"
 

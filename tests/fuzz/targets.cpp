@@ -1,6 +1,6 @@
 #include "tests/fuzz/targets.hpp"
 
-#include "actors/store_table.hpp"
+#include "actors/network/store_table.hpp"
 #include "cluster/cluster_file.hpp"
 #include "ledger/codec.hpp"
 #include "ledger/run.hpp"

@@ -3,12 +3,12 @@
 /// The arbitrator's host: its real actors under their real supervisors, and for every connection an actor that stands
 /// there for the worker behind it.
 
-#include "actors/arbitrator.hpp"
-#include "actors/gateway.hpp"
+#include "actors/aggregator/hub.hpp"
+#include "actors/arbitrator/arbitrator.hpp"
+#include "actors/host/supervisor.hpp"
 #include "actors/host_events.hpp"
-#include "actors/hub.hpp"
 #include "actors/interfaces.hpp"
-#include "actors/supervisor.hpp"
+#include "actors/network/gateway.hpp"
 #include "ledger/file.hpp"
 #include "replication/journal.hpp"
 
@@ -46,7 +46,7 @@ using proxy_actor = actors::worker_actor::extend<
 /// The worker behind this connection, for the actors of the host that it has reached.
 proxy_actor spawn_proxy(simulation& world, const connection_ptr& through);
 
-/// As actors/host_services.cpp starts and connects them.
+/// As actors/host/host_services.cpp starts and connects them.
 class arbitrator_host {
 public:
   explicit arbitrator_host(simulation& world) : world_(world) {}

@@ -4,7 +4,7 @@
 /// that run the real protocol, a modelled network, faults by a seed, then a time without
 /// faults in which the run must come together again and end.
 
-#include "actors/worker_names.hpp"
+#include "actors/network/worker_names.hpp"
 #include "cluster/tree_plan.hpp"
 #include "tests/simulation/arbitrator_side.hpp"
 #include "tests/simulation/faults.hpp"

@@ -24,7 +24,7 @@ void attempt_later(connector_pointer self, double delay_seconds) {
     self->delayed_send(self, actors::to_milliseconds(delay_seconds), atom::attempt_v);
 }
 
-/// As actors/connector does, over the simulation's network.
+/// As actors/network/connector does, over the simulation's network.
 actors::connector_actor::behavior_type connector(connector_pointer self, simulation* world, tree_node* node,
                                                  std::vector<std::uint32_t> targets, actors::hub_actor shard) {
   auto& state = self->state;

@@ -3,12 +3,12 @@
 /// What a host holds of a tree of arbitrators: the real shard and its arbitrator under their real supervisor, a gateway
 /// unless it is the root's host, and a modelled connector that runs the real choice of whom to reach.
 
-#include "actors/arbitrator.hpp"
-#include "actors/gateway.hpp"
+#include "actors/aggregator/hub.hpp"
+#include "actors/arbitrator/arbitrator.hpp"
+#include "actors/host/supervisor.hpp"
 #include "actors/host_events.hpp"
-#include "actors/hub.hpp"
 #include "actors/interfaces.hpp"
-#include "actors/supervisor.hpp"
+#include "actors/network/gateway.hpp"
 #include "session/reconnection.hpp"
 #include "tests/simulation/network.hpp"
 

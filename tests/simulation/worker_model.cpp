@@ -346,7 +346,7 @@ void simulated_worker::leave_when_over() {
   after(100 * us_per_ms, [this] { leave_when_over(); });
 }
 
-// As actors/connector does.
+// As actors/network/connector does.
 
 void simulated_worker::attempt_later(double delay_seconds) {
   if (std::exchange(attempt_due_, true))

@@ -1,6 +1,6 @@
 // Who may say what, in each form of a cluster.
 
-#include "actors/authority.hpp"
+#include "actors/network/authority.hpp"
 #include "cluster/places.hpp"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 /// Whether training is complete: what one worker says of it ends the run for nobody but itself.
 
-#include "actors/completion.hpp"
-#include "actors/run_outcome.hpp"
+#include "actors/aggregator/completion.hpp"
+#include "actors/aggregator/run_outcome.hpp"
 #include "tests/unit/actors/small_membership.hpp"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-#include "actors/connector.hpp"
-#include "actors/gateway.hpp"
+#include "actors/network/connector.hpp"
+#include "actors/network/gateway.hpp"
 #include "actors/system.hpp"
 
 #include <gtest/gtest.h>

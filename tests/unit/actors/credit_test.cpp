@@ -1,5 +1,5 @@
-#include "actors/credit.hpp"
-#include "actors/roster.hpp"
+#include "actors/aggregator/credit.hpp"
+#include "actors/aggregator/roster.hpp"
 
 #include <gtest/gtest.h>
 

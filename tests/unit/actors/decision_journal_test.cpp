@@ -1,4 +1,4 @@
-#include "actors/decision_journal.hpp"
+#include "actors/arbitrator/decision_journal.hpp"
 #include "tests/unit/replication/journal_examples.hpp"
 
 #include <gtest/gtest.h>

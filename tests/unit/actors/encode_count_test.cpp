@@ -1,12 +1,12 @@
 // How often a report is encoded and decoded on its way from a training thread to the ledger, between two actor systems
 // that are connected over loopback as two hosts are.
 
-#include "actors/arbitrator.hpp"
-#include "actors/gateway.hpp"
-#include "actors/hub.hpp"
+#include "actors/aggregator/hub.hpp"
+#include "actors/arbitrator/arbitrator.hpp"
+#include "actors/network/gateway.hpp"
 #include "actors/packing.hpp"
 #include "actors/system.hpp"
-#include "actors/telemetry.hpp"
+#include "actors/worker/telemetry.hpp"
 
 #include <gtest/gtest.h>
 

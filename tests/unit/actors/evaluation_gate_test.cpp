@@ -1,4 +1,4 @@
-#include "actors/evaluation_gate.hpp"
+#include "actors/aggregator/evaluation_gate.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "actors/gather.hpp"
+#include "actors/aggregator/gather.hpp"
 
 #include <gtest/gtest.h>
 

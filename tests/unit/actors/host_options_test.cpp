@@ -1,4 +1,4 @@
-#include "actors/host.hpp"
+#include "actors/host/host.hpp"
 
 #include <gtest/gtest.h>
 

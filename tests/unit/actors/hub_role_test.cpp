@@ -1,7 +1,7 @@
 // What hubs decide, in every place of a tree: without actors, with links that take notes.
 
-#include "actors/root_role.hpp"
-#include "actors/shard_role.hpp"
+#include "actors/aggregator/root_role.hpp"
+#include "actors/aggregator/shard_role.hpp"
 #include "cluster/places.hpp"
 
 #include <gmock/gmock.h>

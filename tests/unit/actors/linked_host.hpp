@@ -2,8 +2,8 @@
 
 /// One host's process, as far as its gateway goes.
 
-#include "actors/control_network.hpp"
-#include "actors/gateway.hpp"
+#include "actors/network/control_network.hpp"
+#include "actors/network/gateway.hpp"
 #include "actors/packing.hpp"
 #include "actors/system.hpp"
 #include "links/door.hpp"

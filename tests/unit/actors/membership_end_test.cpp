@@ -1,6 +1,6 @@
 /// How long an arbitrator waits for workers that may never come, and how it then says that the run has ended.
 
-#include "actors/run_outcome.hpp"
+#include "actors/aggregator/run_outcome.hpp"
 #include "tests/unit/actors/small_membership.hpp"
 
 namespace dynamix::actors {

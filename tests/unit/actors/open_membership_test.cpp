@@ -1,4 +1,4 @@
-#include "actors/worker_names.hpp"
+#include "actors/network/worker_names.hpp"
 #include "cluster/places.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/unit/actors/small_membership.hpp"

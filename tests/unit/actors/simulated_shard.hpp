@@ -2,10 +2,10 @@
 
 /// The real actors of one arbitrator's host in a simulated cluster.
 
-#include "actors/arbitrator.hpp"
-#include "actors/gateway.hpp"
-#include "actors/hub.hpp"
-#include "actors/supervisor.hpp"
+#include "actors/aggregator/hub.hpp"
+#include "actors/arbitrator/arbitrator.hpp"
+#include "actors/host/supervisor.hpp"
+#include "actors/network/gateway.hpp"
 #include "tests/unit/actors/simulated_cluster.hpp"
 
 #include <memory>

@@ -2,10 +2,10 @@
 
 /// A tree's real actors in a simulated cluster. The test plays connectors and workers.
 
-#include "actors/arbitrator.hpp"
-#include "actors/gateway.hpp"
-#include "actors/hub.hpp"
-#include "actors/supervisor.hpp"
+#include "actors/aggregator/hub.hpp"
+#include "actors/arbitrator/arbitrator.hpp"
+#include "actors/host/supervisor.hpp"
+#include "actors/network/gateway.hpp"
 #include "cluster/tree_plan.hpp"
 #include "tests/unit/actors/simulated_cluster.hpp"
 

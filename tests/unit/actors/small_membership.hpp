@@ -2,7 +2,7 @@
 
 /// A membership of three workers (ada, ben, cy) in virtual time, and what they say and hear.
 
-#include "actors/membership.hpp"
+#include "actors/aggregator/membership.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "actors/store_table.hpp"
+#include "actors/network/store_table.hpp"
 
 #include <gtest/gtest.h>
 

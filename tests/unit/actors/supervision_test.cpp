@@ -1,4 +1,4 @@
-#include "actors/supervision.hpp"
+#include "actors/host/supervision.hpp"
 
 #include <gtest/gtest.h>
 

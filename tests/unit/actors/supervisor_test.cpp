@@ -1,4 +1,4 @@
-#include "actors/supervisor.hpp"
+#include "actors/host/supervisor.hpp"
 #include "tests/unit/actors/simulation_config.hpp"
 
 #include <caf/scheduler/test_coordinator.hpp>

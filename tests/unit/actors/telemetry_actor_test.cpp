@@ -1,4 +1,4 @@
-#include "actors/telemetry.hpp"
+#include "actors/worker/telemetry.hpp"
 #include "tests/unit/actors/simulated_cluster.hpp"
 
 #include <gtest/gtest.h>

@@ -1,0 +1,213 @@
+#include "actors/aggregator/gather.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace dynamix::actors {
+
+messages::shard_window closed_window::joined() const {
+  return {.window = window,
+          .generation = generation,
+          .expected = expected,
+          .gather_seconds = gather_seconds,
+          .decide_seconds = decide_seconds,
+          .untrained = untrained,
+          .reports = reports,
+          .choices = choices};
+}
+
+void gather::joined(std::uint32_t rank) {
+  if (present_.insert(rank).second && has_arrived(rank))
+    ++arrived_;
+}
+
+void gather::reached(std::uint64_t window) {
+  if (is_too_far(window))
+    return;
+  reached_ = std::max(reached_.value_or(0), window);
+  begun_ = std::max(begun_.value_or(1), window);
+}
+
+std::vector<closed_window> gather::reached(std::uint32_t rank, std::uint64_t window, double now_seconds) {
+  std::vector<closed_window> closed;
+  if (window == 0 || is_too_far(window))
+    return closed;
+  auto& completed = completed_[rank];
+  completed = std::max(completed, window - 1);
+  release(closed, now_seconds);
+  return closed;
+}
+
+std::vector<closed_window> gather::left(std::uint32_t rank, double now_seconds) {
+  leave(rank);
+  latest_.erase(rank);
+  completed_.erase(rank);
+  waiting_.erase(rank);
+  auto closed = close_if_complete(now_seconds);
+  release(closed, now_seconds);
+  return closed;
+}
+
+std::vector<closed_window> gather::finished(std::uint32_t rank, double now_seconds) {
+  leave(rank);
+  auto closed = close_if_complete(now_seconds);
+  release(closed, now_seconds);
+  return closed;
+}
+
+void gather::leave(std::uint32_t rank) {
+  if (present_.erase(rank) > 0 && has_arrived(rank))
+    --arrived_;
+}
+
+std::vector<closed_window> gather::add(messages::window_report report, double now_seconds) {
+  std::vector<closed_window> closed;
+  if (report.generation != generation_ || !present_.contains(report.rank) || is_too_far(report.window))
+    return closed;
+  auto& completed = completed_[report.rank];
+  completed = std::max(completed, report.window);
+  if (is_borne_out(report))
+    closed = take_in(std::move(report), now_seconds);
+  else
+    waiting_.insert_or_assign(report.rank, std::move(report));
+  release(closed, now_seconds);
+  return closed;
+}
+
+/// By what the others have completed, or where training began; where neither is known, or nobody else is there, by
+/// itself.
+bool gather::is_borne_out(const messages::window_report& report) const {
+  bool told = begun_.has_value();
+  auto known = begun_.value_or(1) - 1;
+  bool others = false;
+  for (const auto rank : present_) {
+    if (rank == report.rank)
+      continue;
+    others = true;
+    const auto said = completed_.find(rank);
+    if (said == completed_.end())
+      continue;
+    told = true;
+    known = std::max(known, said->second);
+  }
+  return !others || !told || report.window <= known + 1;
+}
+
+/// Takes in what is borne out by now.
+void gather::release(std::vector<closed_window>& closed, double now_seconds) {
+  for (auto one = waiting_.begin(); one != waiting_.end();) {
+    if (!is_borne_out(one->second)) {
+      ++one;
+      continue;
+    }
+    auto report = std::move(one->second);
+    one = waiting_.erase(one);
+    for (auto& window : take_in(std::move(report), now_seconds))
+      closed.push_back(std::move(window));
+  }
+}
+
+std::vector<closed_window> gather::take_in(messages::window_report report, double now_seconds) {
+  std::vector<closed_window> closed;
+  const auto window = report.window;
+  const auto rank = report.rank;
+  reached_ = std::max(reached_.value_or(0), window);
+  const auto latest = latest_.find(rank);
+  const bool newer = latest == latest_.end() || latest->second.window < window;
+  if (newer && open_window_ != 0 && window > open_window_)
+    closed.push_back(close(now_seconds));
+  if (newer)
+    take(rank, {.window = window, .report = std::move(report), .choice = {}});
+  if (window <= last_closed_)
+    return closed;
+  if (open_window_ == 0)
+    open(window, now_seconds);
+  if (complete())
+    closed.push_back(close(now_seconds));
+  return closed;
+}
+
+std::vector<closed_window> gather::add(const messages::shard_window& window, double now_seconds) {
+  std::vector<closed_window> closed;
+  if (window.generation != generation_ || is_too_far(window.window))
+    return closed;
+  reached_ = std::max(reached_.value_or(0), window.window);
+  with_choices_ = true;
+  if (open_window_ != 0 && window.window > open_window_)
+    closed.push_back(close(now_seconds));
+  for (std::size_t i = 0; i < window.reports.size(); ++i) {
+    const auto rank = window.reports[i].rank;
+    const auto latest = latest_.find(rank);
+    if (present_.contains(rank) && (latest == latest_.end() || latest->second.window < window.window))
+      take(rank, {.window = window.window, .report = window.reports[i], .choice = window.choices[i]});
+  }
+  if (window.window <= last_closed_)
+    return closed;
+  if (open_window_ == 0)
+    open(window.window, now_seconds);
+  gather_seconds_ = std::max(gather_seconds_, window.gather_seconds);
+  decide_seconds_ = std::max(decide_seconds_, window.decide_seconds);
+  if (untrained_.empty())
+    untrained_ = window.untrained;
+  if (complete())
+    closed.push_back(close(now_seconds));
+  return closed;
+}
+
+std::vector<closed_window> gather::deadline(std::uint64_t window, double now_seconds) {
+  if (window == 0 || window != open_window_)
+    return {};
+  return {close(now_seconds)};
+}
+
+void gather::open(std::uint64_t window, double now_seconds) {
+  open_window_ = window;
+  opened_seconds_ = now_seconds;
+  arrived_ = static_cast<std::size_t>(
+      std::ranges::count_if(present_, [this](std::uint32_t rank) { return has_arrived(rank); }));
+}
+
+void gather::take(std::uint32_t rank, entry newest) {
+  auto& latest = latest_[rank];
+  if (open_window_ != 0 && latest.window < open_window_ && newest.window >= open_window_)
+    ++arrived_;
+  latest = std::move(newest);
+}
+
+bool gather::has_arrived(std::uint32_t rank) const {
+  const auto found = latest_.find(rank);
+  return open_window_ != 0 && found != latest_.end() && found->second.window >= open_window_;
+}
+
+std::vector<closed_window> gather::close_if_complete(double now_seconds) {
+  if (open_window_ != 0 && complete())
+    return {close(now_seconds)};
+  return {};
+}
+
+closed_window gather::close(double now_seconds) {
+  closed_window shard;
+  shard.window = open_window_;
+  shard.generation = generation_;
+  shard.expected = static_cast<std::uint32_t>(present_.size());
+  shard.gather_seconds = std::max(gather_seconds_, now_seconds - opened_seconds_);
+  shard.decide_seconds = std::exchange(decide_seconds_, 0);
+  shard.untrained = std::exchange(untrained_, {});
+  gather_seconds_ = 0;
+  for (const auto& [rank, latest] : latest_) {
+    const bool present = present_.contains(rank);
+    if (latest.window == 0 || latest.window > open_window_ || (!present && latest.window < open_window_))
+      continue;
+    shard.reports.push_back(latest.report);
+    // Whose last report waits for others to get there takes no decision any more.
+    if (const auto held = waiting_.find(rank); held != waiting_.end() && held->second.final)
+      shard.reports.back().final = true;
+    if (with_choices_)
+      shard.choices.push_back(latest.choice);
+    shard.expected += present ? 0 : 1;
+  }
+  last_closed_ = std::exchange(open_window_, 0);
+  return shard;
+}
+
+} // namespace dynamix::actors

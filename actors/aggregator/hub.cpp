@@ -1,0 +1,568 @@
+#include "actors/aggregator/hub.hpp"
+
+#include "actors/aggregator/credit.hpp"
+#include "actors/handlers.hpp"
+#include "actors/network/gateway.hpp"
+#include "actors/packing.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace dynamix::actors {
+namespace {
+
+using hub_pointer = hub_actor::stateful_pointer<hub_state>;
+
+} // namespace
+
+/// The handles of whoever a hub talks to.
+class hub_switchboard final : public hub_links {
+public:
+  hub_switchboard(hub_pointer self, const cluster::timeouts& timeouts) : self_(self), timeouts_(timeouts) {}
+
+  double now_seconds() const override { return seconds_now(self_); }
+
+  void place(const route& way, const std::vector<std::uint32_t>& workers,
+             const messages::placement& placement) override {
+    pass_down(way, workers, atom::place_v, pack(placement), store);
+  }
+  void notify(const route& way, const std::vector<std::uint32_t>& workers,
+              const messages::generation_notice& notice) override {
+    pass_down(way, workers, atom::closed_v, pack(notice));
+  }
+  void decide(const messages::decision& decision) override { decide(decision.rank, pack(decision)); }
+  void guide(const std::string& child, const messages::guidance& known) override {
+    to_child(child, atom::guide_v, pack(known));
+  }
+  void order(const std::string& child, const messages::shard_order& order) override {
+    to_child(child, atom::order_v, pack(order));
+  }
+  void stop_all() override {
+    for (const auto& [rank, worker] : workers_)
+      self_->send(worker, atom::stop_v);
+    for (const auto& [host, child] : children)
+      self_->send(child, atom::stop_v);
+  }
+  void stop(std::uint32_t worker) override {
+    if (const auto found = workers_.find(worker); found != workers_.end())
+      self_->send(found->second, atom::stop_v);
+  }
+  void dismiss_waiting(const messages::generation_notice& notice) override {
+    for (const auto& one : std::exchange(waiting_, {})) {
+      self_->demonitor(one.address());
+      self_->send(one, atom::closed_v, pack(notice));
+    }
+  }
+  void keep_waiting(const worker_actor& caller) {
+    if (waiting_.size() >= waiting_most || std::ranges::find(waiting_, caller) != waiting_.end())
+      return;
+    waiting_.push_back(caller);
+    self_->monitor(caller);
+  }
+  void forget_waiting(const caf::actor_addr& address) {
+    if (std::erase_if(waiting_, [&](const auto& one) { return one.address() == address; }) > 0)
+      self_->demonitor(address);
+  }
+  bool is_worker(std::uint32_t rank, const caf::actor_addr& address) const {
+    const auto found = workers_.find(rank);
+    return found != workers_.end() && found->second.address() == address;
+  }
+  void disconnect(std::uint32_t worker) override {
+    if (const auto found = workers_.find(worker); found != workers_.end()) {
+      self_->demonitor(found->second.address());
+      workers_.erase(found);
+    }
+  }
+
+  bool has_arbitrator() const override { return static_cast<bool>(arbitrator); }
+  void decide_on(const messages::shard_report& window) override { to_arbitrator(atom::shard_v, pack(window)); }
+  void judge(const messages::shard_window& window) override { to_arbitrator(atom::window_v, pack(window)); }
+  void raise_term(std::uint64_t term) override { to_arbitrator(atom::term_v, term); }
+  void enter(const messages::placement& generation) override { to_arbitrator(atom::place_v, pack(generation)); }
+  void lose(std::uint32_t worker) override { to_arbitrator(atom::lost_v, worker); }
+  void finish_arbitrator(std::function<void()> done) override {
+    const std::chrono::milliseconds patience(timeouts_.shutdown_timeout_ms);
+    self_->request(arbitrator, patience, atom::finish_v)
+        .then([done](atom::finish) { done(); }, [done](const caf::error&) { done(); });
+  }
+
+  void look_soon() override { self_->send(self_, atom::look_v); }
+  void await_deadline(std::uint64_t window) override {
+    self_->delayed_send(self_, std::chrono::milliseconds(timeouts_.gather_timeout_ms), atom::deadline_v, window);
+  }
+
+  /// Members of the generation before may still be asking the one before.
+  void open_store(std::size_t meeting) override {
+    end_store(store_before_);
+    store_before_ = std::exchange(store, self_->system().spawn(actors::store, meeting));
+  }
+  std::function<void(std::uint64_t token, bool kept)> settled() override {
+    return [handle = hub_actor{self_}](std::uint64_t token, bool kept) {
+      caf::anon_send(handle, atom::kept_v, token, kept);
+    };
+  }
+  /// Stores are known to other hosts, so they do not end by themselves.
+  void end_stores() {
+    if (!at_root)
+      return;
+    end_store(store);
+    end_store(store_before_);
+  }
+
+  bool has_parent() const override { return static_cast<bool>(parent); }
+  void attach(const messages::shard_hello& hello, std::function<void(std::optional<std::uint64_t>)> answered) override {
+    self_->request(gateway, patience(), atom::attach_v, pack(hello), child_actor{hub_actor{self_}})
+        .then(
+            [this, answered](const message<messages::welcome>& answer, const parent_actor& found) {
+              const auto* welcome = unpack(answer, hub_state::name);
+              if (welcome && welcome->verdict == messages::welcome_verdict::accepted && found) {
+                parent = found;
+                windows_up_.reset();
+                self_->monitor(found);
+                return answered(welcome->term);
+              }
+              if (welcome)
+                spdlog::warn("attach_refused detail=\"{}\"", welcome->detail);
+              answered(std::nullopt);
+            },
+            [answered](const caf::error&) { answered(std::nullopt); });
+  }
+  void attach_later(double seconds) override { self_->delayed_send(self_, to_milliseconds(seconds), atom::greet_v); }
+  void detach() override {
+    self_->demonitor(parent.address());
+    parent = nullptr;
+  }
+  void try_next_parent() override { self_->send(connector, atom::redirect_v, std::string{}); }
+  void relay(const messages::hello& hello, std::function<void(std::optional<messages::welcome>)> answered) override {
+    self_->request(parent, patience(), atom::relay_v, pack(hello), child_actor{hub_actor{self_}})
+        .then(
+            [answered](const message<messages::welcome>& answer) {
+              const auto* welcome = unpack(answer, hub_state::name);
+              answered(welcome != nullptr ? std::optional(*welcome) : std::nullopt);
+            },
+            [answered](const caf::error&) { answered(std::nullopt); });
+  }
+  void relay(const messages::farewell& farewell, std::function<void(bool taken)> answered) override {
+    self_->request(parent, patience(), atom::farewell_v, pack(farewell))
+        .then([answered](atom::farewell) { answered(true); }, [answered](const caf::error&) { answered(false); });
+  }
+  void report_absent(const messages::absence& gone) override {
+    if (parent)
+      self_->send(parent, atom::absent_v, pack(gone));
+  }
+  void report(const messages::evaluation_report& evaluation) override {
+    if (parent)
+      self_->send(parent, atom::evaluation_v, pack(evaluation));
+  }
+  void report(const messages::beat_summary& beats, std::function<void()> unanswered) override {
+    const std::chrono::milliseconds silence(timeouts_.silence_ms);
+    self_->request(parent, silence, atom::beats_v, pack(beats))
+        .then([](atom::beats) {},
+              [this, unanswered, asked = parent](const caf::error&) {
+                if (parent == asked)
+                  unanswered();
+              });
+  }
+  void report(const messages::shard_window& window) override { send_up(pack(window)); }
+  void begin_anew() override { self_->quit(caf::exit_reason::unreachable); }
+
+  void send_up(message<messages::shard_window> window) {
+    if (!parent)
+      return;
+    if (auto now = windows_up_.offer(std::move(window)))
+      send_up_now(std::move(*now));
+  }
+
+  void connect(std::uint32_t rank, const worker_actor& caller, const std::string& host) {
+    forget_waiting(caller.address());
+    hosts_[rank] = host;
+    auto& known = workers_[rank];
+    if (known == caller)
+      return;
+    if (known)
+      self_->demonitor(known.address());
+    known = caller;
+    self_->monitor(caller);
+  }
+  void decide(std::uint32_t rank, const message<messages::decision>& decision) {
+    if (const auto found = workers_.find(rank); found != workers_.end())
+      self_->send(found->second, atom::decide_v, decision);
+  }
+
+  /// Takes the place of one from the same host, and is sent the policy in force.
+  void adopt(const std::string& host, const child_actor& child) {
+    children[host] = child;
+    self_->monitor(child);
+    if (policy)
+      self_->send(child, atom::policy_v, *policy);
+  }
+  void publish(const message<messages::policy_version>& version) {
+    policy = version;
+    for (const auto& [host, child] : children)
+      self_->send(child, atom::policy_v, version);
+  }
+
+  /// Who sends, by its connection.
+  evaluation_sender find_sender(const caf::actor_addr& address) const {
+    const auto rank = find_worker(address);
+    return rank ? evaluation_sender{hosts_.at(*rank), rank} : evaluation_sender{find_child(address), std::nullopt};
+  }
+  std::optional<std::uint32_t> find_worker(const caf::actor_addr& address) const {
+    const auto found = std::ranges::find(workers_, address, [](const auto& entry) { return entry.second.address(); });
+    return found == workers_.end() ? std::nullopt : std::optional(found->first);
+  }
+  /// The host of a hub below; empty: it is none.
+  std::string find_child(const caf::actor_addr& address) const {
+    const auto found = std::ranges::find(children, address, [](const auto& entry) { return entry.second.address(); });
+    return found == children.end() ? std::string{} : found->first;
+  }
+  std::chrono::milliseconds patience() const { return std::chrono::milliseconds(timeouts_.request_timeout_ms); }
+
+  std::map<std::string, child_actor> children; ///< by host
+  arbitrator_actor arbitrator;
+  store_actor store; ///< through which the newest generation meets
+  bool at_root = false;
+  std::optional<message<messages::policy_version>> policy; ///< newest version
+  connector_actor connector;
+  gateway_actor gateway;
+  parent_actor parent; ///< null while detached, and at the root
+
+private:
+  /// To workers here as it is, and through a child with the ranks that it is for.
+  template <class Tag, class... Content>
+  void pass_down(const route& way, const std::vector<std::uint32_t>& workers, Tag tag, const Content&... content) {
+    if (!way.empty())
+      return to_child(way, tag, pack(messages::recipients{workers}), content...);
+    for (const auto rank : workers)
+      if (const auto found = workers_.find(rank); found != workers_.end())
+        self_->send(found->second, tag, content...);
+  }
+  template <class... Content>
+  void to_child(const std::string& host, const Content&... content) {
+    if (const auto found = children.find(host); found != children.end())
+      self_->send(found->second, content...);
+  }
+  template <class... Content>
+  void to_arbitrator(const Content&... content) {
+    if (arbitrator)
+      self_->send(arbitrator, content...);
+  }
+  void end_store(const store_actor& one) {
+    if (one)
+      self_->send_exit(one, caf::exit_reason::user_shutdown);
+  }
+  void send_up_now(message<messages::shard_window> window) {
+    const auto answered = [this, asked = parent] {
+      if (parent != asked)
+        return;
+      if (auto next = windows_up_.answered(1))
+        send_up_now(std::move(*next));
+    };
+    self_->request(parent, patience(), atom::window_v, std::move(window))
+        .then([answered](atom::window) { answered(); }, [answered](const caf::error&) { answered(); });
+  }
+
+  hub_pointer self_;
+  const cluster::timeouts timeouts_;
+  static constexpr std::size_t waiting_most = 1024; ///< others find out by themselves
+
+  std::map<std::uint32_t, worker_actor> workers_; ///< whose connections stand, by rank
+  std::map<std::uint32_t, std::string> hosts_;    ///< whose they are or were
+  std::vector<worker_actor> waiting_;             ///< for a place of an open cluster
+  store_actor store_before_;                      ///< of the generation before
+  credit<message<messages::shard_window>> windows_up_ = credit<message<messages::shard_window>>(2); ///< to the parent
+};
+
+hub_state::hub_state() = default;
+hub_state::~hub_state() = default;
+
+namespace {
+
+std::unique_ptr<hub_role> make_role(hub_options& options, hub_links& links) {
+  if (auto* root = std::get_if<root_options>(&options.role))
+    return std::make_unique<root_role>(options.file, options.timeouts, std::move(*root), links);
+  return std::make_unique<shard_role>(options.file, options.timeouts, std::move(std::get<shard_options>(options.role)),
+                                      links);
+}
+
+caf::result<message<messages::welcome>, aggregator_actor>
+take_hello(hub_pointer self, const message<messages::hello>& said, const worker_actor& caller) {
+  const auto* hello = unpack(said, hub_state::name);
+  if (!hello || !caller)
+    return caf::sec::invalid_argument;
+  auto promise = self->make_response_promise<message<messages::welcome>, aggregator_actor>();
+  const auto answer = [self, promise](const messages::welcome& welcome) mutable {
+    const bool accepted = welcome.verdict == messages::welcome_verdict::accepted;
+    promise.deliver(pack(welcome), accepted ? aggregator_actor{hub_actor{self}} : aggregator_actor{});
+  };
+  self->state.role->take_hello(
+      *hello, {},
+      {.connect = [self, caller,
+                   host = hello->host](std::uint32_t rank) { self->state.links->connect(rank, caller, host); },
+       .keep_waiting = [self, caller] { self->state.links->keep_waiting(caller); },
+       .answer = answer,
+       .fail = [promise]() mutable { promise.deliver(caf::make_error(caf::sec::request_receiver_down)); }});
+  return promise;
+}
+
+caf::result<message<messages::welcome>> take_relayed_hello(hub_pointer self, const message<messages::hello>& said,
+                                                           const child_actor& child) {
+  const auto* hello = unpack(said, hub_state::name);
+  const auto way = child ? self->state.links->find_child(child.address()) : std::string{};
+  if (!hello || way.empty())
+    return caf::sec::invalid_argument;
+  auto promise = self->make_response_promise<message<messages::welcome>>();
+  self->state.role->take_hello(
+      *hello, way,
+      {.connect = [](std::uint32_t) {},
+       .keep_waiting = [] {},
+       .answer = [promise](const messages::welcome& welcome) mutable { promise.deliver(pack(welcome)); },
+       .fail = [promise]() mutable { promise.deliver(caf::make_error(caf::sec::request_receiver_down)); }});
+  return promise;
+}
+
+caf::result<atom::beat> take_beat(hub_pointer self, const message<messages::heartbeat>& received) {
+  const auto* sign = unpack(received, hub_state::name);
+  if (!sign)
+    return caf::sec::invalid_argument;
+  if (!self->state.role->take_beat(*sign))
+    return caf::sec::request_receiver_down;
+  return atom::beat_v;
+}
+
+caf::result<atom::farewell> take_farewell(hub_pointer self, const message<messages::farewell>& received) {
+  const auto* farewell = unpack(received, hub_state::name);
+  if (!farewell)
+    return caf::sec::invalid_argument;
+  auto promise = self->make_response_promise<atom::farewell>();
+  self->state.role->take_farewell(*farewell, [promise](bool taken) mutable {
+    if (taken)
+      promise.deliver(atom::farewell_v);
+    else
+      promise.deliver(caf::make_error(caf::sec::request_receiver_down));
+  });
+  return promise;
+}
+
+caf::result<message<messages::welcome>, parent_actor>
+take_child(hub_pointer self, const message<messages::shard_hello>& said, const child_actor& child) {
+  const auto* hello = unpack(said, hub_state::name);
+  if (!hello || !child)
+    return caf::sec::invalid_argument;
+  if (!self->state.role->takes_children())
+    return caf::sec::request_receiver_down;
+  const auto judged = self->state.role->judge_child(*hello);
+  if (judged.verdict != messages::welcome_verdict::accepted)
+    return {pack(judged), parent_actor{}};
+  self->state.links->adopt(hello->node, child);
+  auto welcome = self->state.role->take_child(*hello);
+  welcome.protocol = judged.protocol;
+  return {pack(welcome), parent_actor{hub_actor{self}}};
+}
+
+void take_evaluation(hub_pointer self, const message<messages::evaluation_report>& received) {
+  const auto* evaluation = unpack(received, hub_state::name);
+  const auto sender = self->current_sender();
+  if (evaluation)
+    self->state.role->hear_evaluation(*evaluation,
+                                      sender ? self->state.links->find_sender(sender->address()) : evaluation_sender{});
+}
+
+void take_absence(hub_pointer self, const message<messages::absence>& received) {
+  const auto* gone = unpack(received, hub_state::name);
+  const auto sender = self->current_sender();
+  if (!gone || !sender)
+    return;
+  const auto way = self->state.links->find_child(sender->address());
+  if (!way.empty() || self->state.links->is_worker(gone->rank, sender->address()))
+    self->state.role->take_absence(*gone, way);
+}
+
+/// A hub that is no child here any more, since another took its place, hears nothing: it is to attach anew.
+caf::result<atom::beats> take_beats(hub_pointer self, const message<messages::beat_summary>& received) {
+  const auto child = self->current_sender();
+  if (!child || self->state.links->find_child(child->address()).empty())
+    return caf::sec::request_receiver_down;
+  if (const auto* summary = unpack(received, hub_state::name))
+    self->state.role->take_beats(*summary);
+  return atom::beats_v;
+}
+
+/// Answers once the arbitrator, if there is one, has decided all that it was given.
+caf::result<atom::settle> settle(hub_pointer self) {
+  auto promise = self->make_response_promise<atom::settle>();
+  const auto& links = *self->state.links;
+  if (!links.arbitrator) {
+    promise.deliver(atom::settle_v);
+    return promise;
+  }
+  self->request(links.arbitrator, links.patience(), atom::finish_v)
+      .then([promise](atom::finish) mutable { promise.deliver(atom::settle_v); },
+            [promise](const caf::error&) mutable { promise.deliver(atom::settle_v); });
+  return promise;
+}
+
+void went_down(hub_pointer self, const caf::down_msg& down) {
+  auto& [links, role] = self->state;
+  if (links->parent && down.source == links->parent.address()) {
+    role->lost_parent("it is gone");
+    self->send(self, atom::greet_v);
+  } else if (const auto host = links->find_child(down.source); !host.empty()) {
+    links->children.erase(host);
+    role->lost_child(host, down.reason == caf::exit_reason::remote_link_unreachable);
+  } else if (const auto rank = links->find_worker(down.source)) {
+    role->lost_worker(*rank);
+  } else {
+    links->forget_waiting(down.source);
+  }
+}
+
+void take_placement(hub_pointer self, const message<messages::recipients>& to,
+                    const message<messages::placement>& received, const store_actor& store) {
+  const auto* workers = unpack(to, hub_state::name);
+  const auto* placement = unpack(received, hub_state::name);
+  if (!workers || !placement)
+    return;
+  self->state.links->store = store;
+  self->state.role->take_placement(workers->ranks, *placement);
+}
+
+void take_notice(hub_pointer self, const message<messages::recipients>& to,
+                 const message<messages::generation_notice>& received) {
+  const auto* workers = unpack(to, hub_state::name);
+  const auto* notice = unpack(received, hub_state::name);
+  if (workers && notice)
+    self->state.role->take_notice(workers->ranks, *notice);
+}
+
+/// Of the parent, or of the root's arbitrator.
+void take_guidance(hub_pointer self, const message<messages::guidance>& received) {
+  auto& [links, role] = self->state;
+  if (!links->at_root && links->arbitrator)
+    self->send(links->arbitrator, atom::guide_v, received);
+  if (links->children.empty())
+    return;
+  if (const auto* known = unpack(received, hub_state::name))
+    role->guide(*known);
+}
+
+/// The same.
+void take_policy(hub_pointer self, const message<messages::policy_version>& version) {
+  auto& links = *self->state.links;
+  if (!links.at_root && links.arbitrator)
+    self->send(links.arbitrator, atom::policy_v, version);
+  links.publish(version);
+}
+
+/// One that was started again is told what the one before it was.
+void serve(hub_pointer self, const arbitrator_actor& arbitrator) {
+  auto& [links, role] = self->state;
+  links->arbitrator = arbitrator;
+  if (!links->at_root && links->policy)
+    self->send(arbitrator, atom::policy_v, *links->policy);
+  role->serve_arbitrator();
+}
+
+void reach(hub_pointer self, const gateway_actor& gateway) {
+  self->state.links->gateway = gateway;
+  self->state.role->reached_parent();
+}
+
+void lose_gateway(hub_pointer self) {
+  self->state.links->gateway = nullptr;
+  self->state.role->lost_parent("its host is gone");
+}
+
+void find_parent(hub_pointer self) {
+  if (self->state.links->gateway)
+    self->state.role->find_parent();
+}
+
+void tick(hub_pointer self, std::chrono::milliseconds interval) {
+  self->delayed_send(self, interval, atom::tick_v);
+  self->state.role->tick();
+}
+
+/// Hands the value of a message to the role.
+template <class Tag, class T>
+auto hand_on(hub_pointer self, Tag, void (hub_role::*take)(T)) {
+  return [self, take](Tag, const message<std::decay_t<T>>& received) {
+    if (const auto* value = unpack(received, hub_state::name))
+      (self->state.role.get()->*take)(*value);
+  };
+}
+
+/// The same, and answers that it has come.
+template <class Tag, class T>
+auto hand_on_and_answer(hub_pointer self, Tag tag, void (hub_role::*take)(T)) {
+  return [tag, hand = hand_on(self, tag, take)](Tag, const message<std::decay_t<T>>& received) {
+    hand(tag, received);
+    return tag;
+  };
+}
+
+} // namespace
+
+hub_actor::behavior_type hub(hub_pointer self, hub_options options) {
+  install_handlers(self, hub_state::name);
+  auto& [links, role] = self->state;
+  links = std::make_unique<hub_switchboard>(self, options.timeouts);
+  links->at_root = std::holds_alternative<root_options>(options.role);
+  role = make_role(options, *links);
+  self->set_down_handler([self](const caf::down_msg& down) { went_down(self, down); });
+  self->set_exit_handler([self](const caf::exit_msg& exit) {
+    self->state.links->end_stores();
+    self->quit(exit.reason);
+  });
+  const std::chrono::milliseconds interval(options.timeouts.beat_interval_ms / (links->at_root ? 2 : 1));
+  self->send(self, atom::tick_v);
+  return {
+      // Of a worker.
+      [self](atom::hello, const message<messages::hello>& hello, const worker_actor& caller) {
+        return take_hello(self, hello, caller);
+      },
+      hand_on(self, atom::report_v, &hub_role::take_report),
+      [self](atom::evaluation, const message<messages::evaluation_report>& said) { take_evaluation(self, said); },
+      [self](atom::beat, const message<messages::heartbeat>& sign) { return take_beat(self, sign); },
+      [self](atom::settle) { return settle(self); },
+      [self](atom::farewell, const message<messages::farewell>& farewell) { return take_farewell(self, farewell); },
+      // Of a hub below.
+      [self](atom::attach, const message<messages::shard_hello>& hello, const child_actor& child) {
+        return take_child(self, hello, child);
+      },
+      [self](atom::relay, const message<messages::hello>& hello, const child_actor& child) {
+        return take_relayed_hello(self, hello, child);
+      },
+      [self](atom::absent, const message<messages::absence>& gone) { take_absence(self, gone); },
+      [self](atom::beats, const message<messages::beat_summary>& summary) { return take_beats(self, summary); },
+      hand_on_and_answer(self, atom::window_v, &hub_role::take_window),
+      // Of the parent.
+      [self](atom::place, const message<messages::recipients>& to, const message<messages::placement>& placement,
+             const store_actor& store) { take_placement(self, to, placement, store); },
+      [self](atom::closed, const message<messages::recipients>& to,
+             const message<messages::generation_notice>& notice) { take_notice(self, to, notice); },
+      hand_on(self, atom::order_v, &hub_role::take_order),
+      [self](atom::guide, const message<messages::guidance>& guidance) { take_guidance(self, guidance); },
+      [self](atom::policy, const message<messages::policy_version>& version) { take_policy(self, version); },
+      [self](atom::stop) { self->state.role->stop(); },
+      // Of this host.
+      [self](atom::serve, connector_actor connector) { self->state.links->connector = std::move(connector); },
+      [self](atom::connected, const gateway_actor& gateway) { reach(self, gateway); },
+      [self](atom::lost) { lose_gateway(self); },
+      [self](atom::greet) { find_parent(self); },
+      [self, interval](atom::tick) { tick(self, interval); },
+      [self](atom::look) { self->state.role->look(); },
+      [self](atom::serve, const arbitrator_actor& arbitrator) { serve(self, arbitrator); },
+      [self](atom::decide, std::uint32_t rank, const message<messages::decision>& made) {
+        self->state.links->decide(rank, made);
+      },
+      [self](atom::upstream, const message<messages::shard_window>& window) { self->state.links->send_up(window); },
+      [self](atom::kept, std::uint64_t token, bool kept) { self->state.role->settle(token, kept); },
+      [self](atom::deadline, std::uint64_t window) { self->state.role->end_gathering(window); },
+  };
+}
+
+} // namespace dynamix::actors

@@ -1,0 +1,108 @@
+#pragma once
+
+/// The hub at the root: who belongs to the cluster, which generation trains, under which term is decided, and when the
+/// run is over. Without hubs below it is the hub of all workers. Knows no CAF.
+
+#include "actors/aggregator/hub_role.hpp"
+#include "actors/aggregator/membership.hpp"
+#include "actors/arbitrator/decision_journal.hpp"
+#include "actors/host_events.hpp"
+#include "actors/network/worker_names.hpp"
+#include "cluster/tree_plan.hpp"
+#include "ledger/file.hpp"
+
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dynamix::actors {
+
+struct root_options {
+  std::shared_ptr<ledger::writer> run_ledger;
+  std::shared_ptr<host_events> events;
+  double ledger_origin_seconds = 0; ///< on the actor system's clock
+  // Of a replicated arbitrator.
+  std::shared_ptr<decision_journal> journal;                ///< null: what is decided holds at once
+  std::shared_ptr<const replication::journal_state> before; ///< what the leader before left; null: nothing
+  std::uint64_t voter = 1;                                  ///< this host's
+  std::shared_ptr<worker_names> names;                      ///< of those who have places; null: none are known
+  cluster::tree_plan plan;                                  ///< of the tree below; without nodes: none
+
+  bool tree() const { return !plan.nodes.empty(); }
+};
+
+class root_role final : public hub_role {
+public:
+  root_role(const std::shared_ptr<const cluster::cluster_file>& file, const cluster::timeouts& timeouts,
+            root_options options, hub_links& links);
+
+  void take_hello(const messages::hello& hello, const route& way, hello_reply reply) override;
+  bool take_beat(const messages::heartbeat& sign) override;
+  void take_farewell(const messages::farewell& farewell, std::function<void(bool taken)> answered) override;
+  void take_evaluation(const messages::evaluation_report& evaluation) override;
+  void lost_worker(std::uint32_t rank) override;
+
+  bool takes_children() const override { return options_.tree(); }
+  messages::welcome take_child(const messages::shard_hello& hello) override;
+  void take_absence(const messages::absence& gone, const route& way) override;
+  void take_beats(const messages::beat_summary& summary) override;
+  /// Its workers look for another; only the one on its own host goes with it.
+  void lost_child(const std::string& host, bool broken) override;
+
+  void serve_arbitrator() override;
+  /// All workers are to end training; those that have not joined are not waited for.
+  void stop() override;
+  void tick() override { look(); }
+  /// Does what the membership wants done by now, and looks whether the run is over.
+  void look() override;
+  void settle(std::uint64_t token, bool kept) override { kept_.settle(token, kept); }
+
+private:
+  void pass_on(const std::vector<closed_window>& closed) override;
+  void write_row(ledger::entry entry);
+  void write_refusal(const messages::hello& hello, const messages::welcome& welcome);
+  void write_shard(const std::string& host, ledger::shard_state state);
+  const std::string& host_of(std::uint32_t rank) const { return members_.state().members[rank].host; }
+
+  bool waits_for_place(const messages::welcome& welcome) const;
+  messages::welcome take_in(const messages::hello& hello);
+  void send_kept_decision(const messages::hello& hello, std::uint32_t rank);
+  void adopt_windows();
+  void lose(std::uint32_t rank, const std::string& detail);
+  void tell_loss(std::uint32_t rank, const std::string& detail);
+  void tell_false_completion(std::uint32_t rank, const std::string& detail);
+  void keep_completion();
+
+  /// Does it once the journal keeps it, never if it does not.
+  void keep(journal_content content, std::function<void()> action);
+  /// The arbitrator decides under a term above every one that a worker has obeyed or that was kept.
+  void raise_term();
+  void carry_out(const membership_change& change);
+  void begin_generation(const membership_change& change);
+  void announce(const membership_change& change, const std::string& reason);
+  void look_whether_over();
+  void finish(const part_outcome& outcome);
+
+  std::pair<std::string, std::string> home_of(std::uint32_t rank) const;
+  bool comes_from_home(std::uint32_t rank, const route& way) const;
+  bool is_to_go_home(const std::string& worker, const route& way, std::string& home);
+  void call_home(const std::string& host);
+  void follow_route(const messages::heartbeat& sign, const std::string& child);
+  void find_late_children();
+
+  const root_options options_;
+  membership members_;
+  messages::placement newest_;     ///< generation 0: none was formed here
+  std::set<std::uint32_t> unsure_; ///< ranks that may not have heard of it
+  std::vector<messages::farewell> farewells_;
+  std::set<std::pair<std::string, messages::welcome_verdict>> refused_; ///< hellos that the ledger tells of, by host
+  std::map<std::uint32_t, double> sent_home_; ///< when a worker was last sent to its own shard
+  kept_actions kept_;
+  std::uint64_t terms_ = 0; ///< each arbitrator that serves here and each generation has one of its own
+  bool stop_requested_ = false;
+  bool completion_kept_ = false; ///< in the journal
+};
+
+} // namespace dynamix::actors

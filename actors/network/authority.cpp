@@ -1,0 +1,146 @@
+#include "actors/network/authority.hpp"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <optional>
+#include <utility>
+
+namespace dynamix::actors {
+namespace {
+
+std::string unless(bool allowed, const char* who) {
+  return allowed ? "" : fmt::format("only {} may say that", who);
+}
+
+} // namespace
+
+authority::authority(const cluster::cluster_file& file, const std::string& host,
+                     std::shared_ptr<const worker_names> names, stand_ins standing_in)
+    : own_(host), plan_(cluster::plan_tree(file)),
+      workers_(names ? std::move(names) : std::make_shared<const worker_names>(file)),
+      standing_in_(std::move(standing_in)) {
+  for (const auto& machine : file.hosts) // speaks for its own workers, and for those alone
+    for (const auto& slot : machine.slots)
+      if (const auto rank = workers_->rank_of(slot.name))
+        standing_in_[machine.name].insert(*rank);
+  const auto* self = file.find(host);
+  const auto own = workers_->rank_of(host);
+  const bool works = own || (self != nullptr && !self->slots.empty());
+  if (plan_.central()) {
+    plan_.nodes.clear();
+    for (const auto* arbitrator : file.arbitrators()) {
+      if (works || self == nullptr)
+        deciding_.insert(arbitrator->name);
+      if (self != nullptr && self->has(cluster::role::arbitrator))
+        replicas_.insert(arbitrator->name);
+    }
+    return;
+  }
+  auto played = standing_in_.contains(host) ? standing_in_.at(host) : std::set<std::uint32_t>();
+  if (own)
+    played.insert(*own);
+  for (const auto rank : played)
+    for (const auto place : plan_.places_for_worker(rank))
+      deciding_.insert(plan_.nodes[place].host);
+  find_neighbours(plan_.find(host));
+}
+
+/// Of the hub that this host holds, where it holds one.
+void authority::find_neighbours(std::size_t own) {
+  for (std::size_t node = 1; own < plan_.nodes.size() && node < plan_.nodes.size(); ++node)
+    for (const auto place : plan_.places_for_node(node)) {
+      if (node == own)
+        above_.insert(plan_.nodes[place].host);
+      else if (place == own)
+        below_[plan_.nodes[node].host];
+    }
+  const auto workers = workers_->all().size();
+  for (std::uint32_t rank = 0; !below_.empty() && rank < workers; ++rank)
+    for (auto node : plan_.places_for_worker(rank))
+      for (; node != 0; node = plan_.nodes[node].parent)
+        if (const auto found = below_.find(plan_.nodes[node].host); found != below_.end())
+          found->second.insert(rank);
+}
+
+std::string authority::name_of(std::uint32_t rank) const {
+  const auto host = workers_->name_of(rank);
+  return host.empty() ? "nobody's" : fmt::format("host \"{}\"'s", host);
+}
+
+/// Whether a host may say that it is that one: itself or, where it stands in for others, one of those.
+bool authority::speaks_as(const std::string& speaker, const std::string& host) const {
+  if (host == speaker)
+    return true;
+  const auto played = standing_in_.find(speaker);
+  const auto rank = played == standing_in_.end() ? std::nullopt : workers_->rank_of(host);
+  return rank && played->second.contains(*rank);
+}
+
+/// Of a worker, which speaks for itself alone.
+std::string authority::refuse_worker(const std::string& speaker, const statement& said) const {
+  const auto played = standing_in_.find(speaker);
+  const bool plays = played != standing_in_.end();
+  const auto own = plays ? std::nullopt : workers_->rank_of(speaker);
+  if (!own && !plays)
+    return "it has no worker";
+  if (!said.host.empty() && !speaks_as(speaker, said.host))
+    return fmt::format("it says that it is of host \"{}\"", said.host);
+  for (const auto rank : said.ranks)
+    if (plays ? !played->second.contains(rank) : rank != *own)
+      return fmt::format("it is about rank {}, which is {}", rank, name_of(rank));
+  return "";
+}
+
+/// Of a hub below, through which its workers speak.
+std::string authority::refuse_child(const std::string& speaker, const statement& said) const {
+  const auto found = below_.find(speaker);
+  if (found == below_.end())
+    return "it is no arbitrator below this one";
+  if (said.kind == statement_kind::beats && said.host != speaker)
+    return fmt::format("it says that it is of host \"{}\"", said.host);
+  for (const auto rank : said.ranks)
+    if (!found->second.contains(rank))
+      return fmt::format("it is about rank {}, which is {} and does not come through it", rank, name_of(rank));
+  return "";
+}
+
+std::string authority::refuse(const std::string& speaker, const statement& said) const {
+  switch (said.kind) {
+  case statement_kind::hello: // whether it is a worker at all is told to it
+    return speaks_as(speaker, said.host) ? "" : fmt::format("it says that it is of host \"{}\"", said.host);
+  case statement_kind::finish:
+    if (said.host != speaker)
+      return fmt::format("it says that it is of host \"{}\"", said.host);
+    return unless(replicas_.contains(speaker), "a replica");
+  case statement_kind::attach:
+    if (said.host != speaker)
+      return fmt::format("it says that it is of host \"{}\"", said.host);
+    return refuse_child(speaker, said);
+  case statement_kind::report:
+  case statement_kind::beat:
+  case statement_kind::settle:
+    return refuse_worker(speaker, said);
+  case statement_kind::evaluation:
+  case statement_kind::absent:
+  case statement_kind::farewell: {
+    auto reason = refuse_worker(speaker, said);
+    return reason.empty() || !below_.contains(speaker) ? reason : refuse_child(speaker, said);
+  }
+  case statement_kind::relay:
+  case statement_kind::beats:
+  case statement_kind::window:
+    return refuse_child(speaker, said);
+  case statement_kind::guidance:
+    return unless(above_.contains(speaker), "an arbitrator above");
+  case statement_kind::decision:
+    return unless(deciding_.contains(speaker) || above_.contains(speaker), "an arbitrator of this host");
+  case statement_kind::operation:
+    return relays(speaker) ? "" : refuse_worker(speaker, said);
+  case statement_kind::answer:
+    return unless(deciding_.contains(speaker) || above_.contains(speaker) || replicas_.contains(speaker),
+                  "who is asked by this host");
+  }
+  return "";
+}
+
+} // namespace dynamix::actors

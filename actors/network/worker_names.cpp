@@ -1,0 +1,87 @@
+#include "actors/network/worker_names.hpp"
+
+#include "cluster/places.hpp"
+#include "storage/atomic_file.hpp"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+namespace dynamix::actors {
+namespace {
+
+constexpr std::size_t file_bytes_max = 1U << 20; ///< of 4096 names of 64 bytes
+
+} // namespace
+
+worker_names::worker_names(const cluster::cluster_file& file, std::string path)
+    : path_(std::move(path)), first_line_(fmt::format("places of {:016x}", file.digest())) {
+  for (const auto* worker : file.members()) {
+    const bool place = cluster::is_place(*worker);
+    names_.push_back(place ? "" : worker->name);
+    listed_ += place ? 0 : 1;
+  }
+  if (!path_.empty())
+    read();
+  index();
+}
+
+void worker_names::index() {
+  ranks_.clear();
+  for (std::uint32_t rank = 0; const auto& name : names_) {
+    if (!name.empty())
+      ranks_.try_emplace(name, rank);
+    ++rank;
+  }
+}
+
+void worker_names::read() {
+  std::string text;
+  if (!storage::read_file(path_, file_bytes_max, text).empty())
+    return; // nobody has had a place yet
+  std::istringstream lines(text);
+  std::string line;
+  if (!std::getline(lines, line) || line != first_line_)
+    return;
+  std::size_t rank = 0;
+  for (std::string name; lines >> rank >> name;)
+    if (rank >= listed_ && rank < names_.size() && std::ranges::find(names_, name) == names_.end())
+      names_[rank] = name;
+}
+
+std::string worker_names::write() const {
+  auto text = first_line_ + "\n";
+  for (auto rank = listed_; rank < names_.size(); ++rank)
+    if (!names_[rank].empty())
+      text += fmt::format("{} {}\n", rank, names_[rank]);
+  return storage::write_file_atomically(path_, text);
+}
+
+std::vector<std::string> worker_names::all() const {
+  const std::scoped_lock lock(mutex_);
+  return names_;
+}
+
+std::string worker_names::name_of(std::uint32_t rank) const {
+  const std::scoped_lock lock(mutex_);
+  return rank < names_.size() ? names_[rank] : "";
+}
+
+std::optional<std::uint32_t> worker_names::rank_of(const std::string& host) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = ranks_.find(host);
+  return found == ranks_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string worker_names::give(std::uint32_t rank, const std::string& host) {
+  const std::scoped_lock lock(mutex_);
+  if (rank < listed_ || rank >= names_.size() || names_[rank] == host)
+    return "";
+  names_[rank] = host;
+  index();
+  return path_.empty() ? "" : write();
+}
+
+} // namespace dynamix::actors

@@ -1,0 +1,69 @@
+#pragma once
+
+/// Training that another process does: the user's, which joins through the SDK.
+
+#include "actors/client/client_server.hpp"
+#include "actors/worker/worker_training.hpp"
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dynamix::actors {
+
+/// Serves the host's slot (session/client_slot.hpp) and tells the worker what becomes of it. A generation is left as
+/// soon as that is asked for: the client's process group is its user's, and goes on.
+class client_run final : public worker_training {
+public:
+  explicit client_run(const training_options& options) : options_(options) {}
+  ~client_run() override;
+
+  void open(caf::actor_system& system, worker_local worker) override;
+  void join(std::uint32_t rank, std::shared_ptr<session::decision_slot> decisions) override;
+  void place(const messages::placement& place, store_actor store) override;
+  void decided(const messages::decision& decision) override;
+  void interrupt(const std::string& reason) override;
+  void regroup() override;
+  void request_stop() override;
+  void finish(const std::string& reason) override;
+
+  std::uint64_t steps() const override;
+  trainer::outcome outcome() const override;
+  double control_seconds() const override;
+  std::vector<messages::evaluation_report> evaluations() const override;
+
+private:
+  void take(session::client_effect& what);
+  void on(const session::client_effects::follow& what);
+  void on(const session::client_effects::ready& what);
+  void on(const session::client_effects::lost& what);
+  void on(const session::client_effects::left& what);
+  void on(const session::client_effects::progress& what);
+  void on(const session::client_effects::report& what);
+  void on(const session::client_effects::evaluated& what);
+  void on(const session::client_effects::finished& what);
+  void note_applied(const messages::window_report& report);
+
+  training_options options_;
+  worker_local worker_;
+
+  mutable std::mutex mutex_; ///< guards what follows; taken within the server's, never the other way round
+  std::shared_ptr<session::decision_slot> decisions_;
+  std::deque<messages::decision> received_; ///< the newest that the client was sent, in order
+  messages::decision_key in_force_;         ///< as the newest report says
+  std::uint64_t steps_ = 0;
+  std::uint64_t first_steps_ = 0; ///< completed when the generation began
+  bool began_ = false;            ///< a step of the generation is completed
+  bool stop_asked_ = false;
+  std::string last_loss_; ///< why the newest client was lost, while none has come since
+  trainer::outcome outcome_;
+  double control_seconds_ = 0;
+  std::vector<messages::evaluation_report> evaluations_;
+
+  std::unique_ptr<client_server> server_; ///< last, so that its thread ends first
+};
+
+} // namespace dynamix::actors
