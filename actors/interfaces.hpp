@@ -31,7 +31,7 @@ using worker_actor = caf::typed_actor<
     // End training at the next agreement of the workers.
     caf::reacts_to<atom::stop>>;
 
-/// A shard's hub as its workers see it.
+/// A shard's aggregator as its workers see it.
 using aggregator_actor = caf::typed_actor<
     // window_report of one worker.
     caf::reacts_to<atom::report, message<messages::window_report>>,
@@ -172,9 +172,9 @@ using greeter_actor =
 using attacher_actor = caf::typed_actor<caf::replies_to<atom::attach, message<messages::shard_hello>,
                                                         child_actor>::with<message<messages::welcome>, parent_actor>>;
 
-/// The hub of all workers, of a shard, or of shards.
-using hub_actor = aggregator_actor::extend_with<child_actor>::extend_with<connected_actor>::extend_with<greeter_actor>::
-    extend_with<attacher_actor>::extend<
+/// The aggregator of all workers, of a shard, or of shards.
+using aggregator_local = aggregator_actor::extend_with<child_actor>::extend_with<connected_actor>::
+    extend_with<greeter_actor>::extend_with<attacher_actor>::extend<
         // As a parent of shards.
         caf::replies_to<atom::relay, message<messages::hello>, child_actor>::with<message<messages::welcome>>,
         caf::replies_to<atom::beats, message<messages::beat_summary>>::with<atom::beats>,

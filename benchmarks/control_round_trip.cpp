@@ -35,7 +35,7 @@ constexpr std::size_t asking_hosts = 8;
 constexpr std::size_t requests_in_flight = 16; ///< of each
 
 struct answering_state {
-  static constexpr const char* name = "hub";
+  static constexpr const char* name = "aggregator";
 };
 using answering_actor = aggregator_actor::extend_with<greeter_actor>;
 
@@ -113,13 +113,13 @@ private:
 class answering_host {
 public:
   answering_host(const std::string& keys, const cluster::cluster_file& file, std::size_t form)
-      : host_("hub", keys, file, form), hub_(host_.system().spawn(answering)),
+      : host_("hub", keys, file, form), aggregator_(host_.system().spawn(answering)),
         door_(host_.system().spawn(gateway, std::string("hub"), true, std::shared_ptr<host_events>())) {
-    caf::anon_send(door_, atom::serve_v, caf::actor_cast<greeter_actor>(hub_));
+    caf::anon_send(door_, atom::serve_v, caf::actor_cast<greeter_actor>(aggregator_));
     port = host_.publish(caf::actor_cast<gateway_actor>(door_));
   }
   ~answering_host() {
-    for (const auto& each : {caf::actor_cast<caf::actor>(hub_), caf::actor_cast<caf::actor>(door_)})
+    for (const auto& each : {caf::actor_cast<caf::actor>(aggregator_), caf::actor_cast<caf::actor>(door_)})
       caf::anon_send_exit(each, caf::exit_reason::kill);
   }
 
@@ -127,17 +127,17 @@ public:
 
 private:
   one_host host_;
-  answering_actor hub_;
+  answering_actor aggregator_;
   gateway_local door_;
 };
 
 using repeating_actor = caf::typed_actor<caf::reacts_to<atom::beat>>;
 
 /// Keeps one request in flight until it is ended.
-repeating_actor::behavior_type repeating(repeating_actor::pointer self, aggregator_actor hub, std::uint32_t rank,
+repeating_actor::behavior_type repeating(repeating_actor::pointer self, aggregator_actor aggregator, std::uint32_t rank,
                                          std::atomic<std::uint64_t>* answers) {
-  return {[self, hub, rank, answers](atom::beat) {
-    self->request(hub, patience, atom::beat_v, pack(messages::heartbeat{.rank = rank, .incarnation = 1}))
+  return {[self, aggregator, rank, answers](atom::beat) {
+    self->request(aggregator, patience, atom::beat_v, pack(messages::heartbeat{.rank = rank, .incarnation = 1}))
         .then([self, answers](atom::beat) {
           ++*answers;
           self->send(self, atom::beat_v);
@@ -166,7 +166,7 @@ public:
                                        .incarnation = 1,
                                        .heartbeat_interval_ms = 1000}),
                   worker_)
-        .receive([&](const message<messages::welcome>&, const aggregator_actor& hub) { reached_ = hub; },
+        .receive([&](const message<messages::welcome>&, const aggregator_actor& aggregator) { reached_ = aggregator; },
                  [](const caf::error&) { throw std::runtime_error("no welcome"); });
   }
   ~asking_host() {
@@ -203,8 +203,8 @@ private:
 
 struct two_hosts {
   two_hosts(const std::string& keys, const cluster::cluster_file& file, std::size_t form)
-      : hub(keys, file, form), worker(keys, file, form, 0, hub.port) {}
-  answering_host hub;
+      : aggregator(keys, file, form), worker(keys, file, form, 0, aggregator.port) {}
+  answering_host aggregator;
   asking_host worker;
 };
 
@@ -235,8 +235,9 @@ int keep_asking(const std::string& keys, std::size_t form, std::uint16_t port) {
 
 /// Messages a core-second of the host that is asked, and of both processes together, while `turn` lasts.
 std::pair<double, double> message_rates(const std::string& keys, std::size_t form, std::chrono::seconds turn) {
-  const answering_host hub(keys, describe(asking_hosts), form);
-  const second_process asking({"--ask", std::to_string(hub.port), "--keys", keys, "--form", std::to_string(form)});
+  const answering_host aggregator(keys, describe(asking_hosts), form);
+  const second_process asking(
+      {"--ask", std::to_string(aggregator.port), "--keys", keys, "--form", std::to_string(form)});
   const auto look = [&] {
     std::pair<std::uint64_t, double> seen;
     if (std::sscanf(asking.answer().c_str(), "%lu %lf", &seen.first, &seen.second) != 2)

@@ -13,7 +13,7 @@
 
 namespace dynamix::ledger {
 
-/// Thread-safe: the arbitrator, its hub and the supervisors all write.
+/// Thread-safe: the arbitrator, its aggregator and the supervisors all write.
 class writer {
 public:
   virtual ~writer() = default;

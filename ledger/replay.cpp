@@ -25,7 +25,7 @@ std::string text_of(double number) {
   return fmt::format("{:.9g}", number);
 }
 
-/// The reports that the window was decided on, as the hub handed them over.
+/// The reports that the window was decided on, as the aggregator handed them over.
 messages::shard_report shard_of(const ledger::window& window) {
   messages::shard_report shard{.window = window.key.window,
                                .generation = window.generation,

@@ -1,7 +1,7 @@
 #pragma once
 
 /// What a worker learns, and what it then does: the plain values that go into `worker_protocol` and come out of it.
-/// Whoever runs the machine knows the handles behind them (gateway, hub, store); the machine knows none.
+/// Whoever runs the machine knows the handles behind them (gateway, aggregator, store); the machine knows none.
 
 #include "messages/types.hpp"
 #include "session/decision_slot.hpp"
@@ -27,10 +27,10 @@ namespace events {
 
 /// A gateway is in reach.
 struct connected {};
-/// It is not any more, and with it the hub.
+/// It is not any more, and with it the aggregator.
 struct disconnected {};
-/// The hub that took this worker in has ended; its gateway may still be there.
-struct hub_down {};
+/// The aggregator that took this worker in has ended; its gateway may still be there.
+struct aggregator_down {};
 /// As effects::greet_later asked for.
 struct greeting_due {};
 struct hello_answered {
@@ -38,11 +38,11 @@ struct hello_answered {
   std::optional<messages::welcome> welcome; ///< none: no valid answer within the time-out
 };
 struct heartbeat_answered {
-  bool heard = false;        ///< otherwise it failed, or time is over. Only of the hub that is followed now
+  bool heard = false;        ///< otherwise it failed, or time is over. Only of the aggregator that is followed now
   std::uint32_t reports = 0; ///< as in the heartbeat
 };
-/// The hub has sent all decisions on the reports before, or nobody knows.
-struct hub_settled {};
+/// The aggregator has sent all decisions on the reports before, or nobody knows.
+struct aggregator_settled {};
 struct farewell_answered {
   bool heard = false;
 };
@@ -94,12 +94,12 @@ struct generation_left {
 
 } // namespace events
 
-using event =
-    std::variant<events::connected, events::disconnected, events::hub_down, events::greeting_due,
-                 events::hello_answered, events::heartbeat_answered, events::hub_settled, events::farewell_answered,
-                 events::decision_received, events::placement_received, events::notice_received, events::stop_requested,
-                 events::leave_requested, events::tick, events::trainer_ready, events::trainer_lost,
-                 events::training_began, events::window_completed, events::evaluated, events::generation_left>;
+using event = std::variant<events::connected, events::disconnected, events::aggregator_down, events::greeting_due,
+                           events::hello_answered, events::heartbeat_answered, events::aggregator_settled,
+                           events::farewell_answered, events::decision_received, events::placement_received,
+                           events::notice_received, events::stop_requested, events::leave_requested, events::tick,
+                           events::trainer_ready, events::trainer_lost, events::training_began,
+                           events::window_completed, events::evaluated, events::generation_left>;
 
 namespace effects {
 
@@ -118,10 +118,10 @@ struct greet_later {
 struct redirect {
   std::string leader;
 };
-/// The hub that came with the answer to the newest hello is the one to talk to.
-struct follow_hub {};
+/// The aggregator that came with the answer to the newest hello is the one to talk to.
+struct follow_aggregator {};
 /// There is none for now.
-struct forget_hub {};
+struct forget_aggregator {};
 struct send_report {
   messages::window_report report;
 };
@@ -133,11 +133,11 @@ struct send_heartbeat {
   std::uint32_t reports = 0; ///< that were under way before it; its answer says that they have arrived
   std::uint32_t timeout_ms = 0;
 };
-/// This worker is of no use until its next hello: the hub that took it in is not followed any more.
+/// This worker is of no use until its next hello: the aggregator that took it in is not followed any more.
 struct send_absence {
   messages::absence absence;
 };
-struct settle_hub {
+struct settle_aggregator {
   std::uint32_t timeout_ms = 0;
 };
 struct say_farewell {
@@ -195,10 +195,10 @@ struct log {
 } // namespace effects
 
 using effect =
-    std::variant<effects::say_hello, effects::greet_later, effects::redirect, effects::follow_hub, effects::forget_hub,
-                 effects::send_report, effects::send_evaluation, effects::send_heartbeat, effects::send_absence,
-                 effects::settle_hub, effects::say_farewell, effects::join, effects::enter_generation,
-                 effects::ask_to_regroup, effects::ask_to_stop, effects::interrupt, effects::finish_training,
-                 effects::decision_offered, effects::end, effects::fail, effects::log>;
+    std::variant<effects::say_hello, effects::greet_later, effects::redirect, effects::follow_aggregator,
+                 effects::forget_aggregator, effects::send_report, effects::send_evaluation, effects::send_heartbeat,
+                 effects::send_absence, effects::settle_aggregator, effects::say_farewell, effects::join,
+                 effects::enter_generation, effects::ask_to_regroup, effects::ask_to_stop, effects::interrupt,
+                 effects::finish_training, effects::decision_offered, effects::end, effects::fail, effects::log>;
 
 } // namespace dynamix::session

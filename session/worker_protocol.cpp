@@ -65,10 +65,10 @@ void worker_protocol::on(const events::disconnected&) {
   orphan("its host is gone");
 }
 
-void worker_protocol::on(const events::hub_down&) {
-  if (!hub_)
+void worker_protocol::on(const events::aggregator_down&) {
+  if (!aggregator_)
     return;
-  orphan("its hub is gone");
+  orphan("its aggregator is gone");
   greet();
 }
 
@@ -77,8 +77,10 @@ void worker_protocol::on(const events::greeting_due&) {
 }
 
 void worker_protocol::greet() {
-  // A hub that knows this worker would answer each hello of one that takes no place any more by ending its generation.
-  const bool wanted = (phase_ < phase::training && !(finishing_ && hub_)) || (phase_ == phase::training && !hub_);
+  // An aggregator that knows this worker would answer each hello of one that takes no place any more by ending its
+  // generation.
+  const bool wanted =
+      (phase_ < phase::training && !(finishing_ && aggregator_)) || (phase_ == phase::training && !aggregator_);
   if (!gateway_ || !ready_ || !wanted || greeting_under_way_)
     return;
   if (phase_ == phase::idle)
@@ -144,8 +146,8 @@ bool worker_protocol::known(bool training) const {
 void worker_protocol::accepted(const messages::welcome& welcome) {
   greeting_delay_seconds_ = 0;
   duplicate_since_seconds_.reset();
-  const bool was_orphaned = !std::exchange(hub_, true);
-  emit(effects::follow_hub{});
+  const bool was_orphaned = !std::exchange(aggregator_, true);
+  emit(effects::follow_aggregator{});
   const bool was_absent = !absent_because_.empty();
   if (ready_)
     absent_because_.clear();
@@ -186,10 +188,10 @@ void worker_protocol::refused(const messages::welcome& welcome) {
 }
 
 void worker_protocol::orphan(const char* why) {
-  if (!std::exchange(hub_, false))
+  if (!std::exchange(aggregator_, false))
     return;
   reports_under_way_ = 0; // what was under way is lost
-  emit(effects::forget_hub{});
+  emit(effects::forget_aggregator{});
   if (phase_ == phase::training)
     log(log_level::warning,
         fmt::format("arbitrator_lost reason=\"{}\" {}, training goes on", why,
@@ -211,20 +213,20 @@ void worker_protocol::on(const events::trainer_lost& what) {
   tell_absence();
 }
 
-/// A hub that has taken this worker in waits for its reports and signs of life.
+/// An aggregator that has taken this worker in waits for its reports and signs of life.
 void worker_protocol::tell_absence() {
-  if (!hub_ || !joined() || phase_ >= phase::leaving)
+  if (!aggregator_ || !joined() || phase_ >= phase::leaving)
     return;
   emit(effects::send_absence{{.rank = rank_, .incarnation = options_.identity.incarnation, .detail = absent_because_}});
-  hub_ = false;
+  aggregator_ = false;
   reports_under_way_ = 0;
-  emit(effects::forget_hub{});
+  emit(effects::forget_aggregator{});
 }
 
 // Being there.
 
 void worker_protocol::beat() {
-  if (!hub_ || !joined() || phase_ >= phase::leaving)
+  if (!aggregator_ || !joined() || phase_ >= phase::leaving)
     return;
   emit(effects::send_heartbeat{.heartbeat = {.rank = rank_,
                                              .incarnation = options_.identity.incarnation,
@@ -235,7 +237,7 @@ void worker_protocol::beat() {
 }
 
 void worker_protocol::on(const events::heartbeat_answered& what) {
-  if (!hub_)
+  if (!aggregator_)
     return;
   if (!what.heard) {
     orphan("it does not answer");
@@ -255,7 +257,7 @@ void worker_protocol::on(const events::tick&) {
   if (!joined())
     return look_for_answer();
   look_after_leave();
-  const auto finding = watch_.look(at_.seconds, at_.steps, !hub_);
+  const auto finding = watch_.look(at_.seconds, at_.steps, !aggregator_);
   if (finding.verdict == watch_verdict::fine)
     return;
   const bool stuck = finding.verdict == watch_verdict::stuck;
@@ -279,7 +281,7 @@ void worker_protocol::look_for_answer() {
 
 /// A new arbitrator does not wait for a window that this worker has reported to nobody.
 void worker_protocol::send_waiting_report() {
-  if (!hub_ || !unheard_ || reports_under_way_ >= reports_under_way_max)
+  if (!aggregator_ || !unheard_ || reports_under_way_ >= reports_under_way_max)
     return;
   ++reports_under_way_;
   emit(effects::send_report{*std::exchange(unheard_, std::nullopt)});
@@ -297,7 +299,7 @@ void worker_protocol::on(events::window_completed& what) {
 }
 
 void worker_protocol::on(const events::evaluated& what) {
-  if (hub_)
+  if (aggregator_)
     emit(effects::send_evaluation{what.report});
 }
 
@@ -310,7 +312,7 @@ void worker_protocol::on(const events::decision_received& what) {
 
 void worker_protocol::on(const events::placement_received& what) {
   const auto& place = *what.placement;
-  // Another hub, which did not know of this worker's generation, has given its number to another one.
+  // Another aggregator, which did not know of this worker's generation, has given its number to another one.
   if (phase_ == phase::training && place.generation == newest_->generation && !what.same_store)
     return interrupt("another generation of the same number was formed");
   if (phase_ != phase::waiting || !ready_ || finishing_ || place.generation <= newest_->generation ||
@@ -362,7 +364,7 @@ void worker_protocol::on(events::generation_left& what) {
   phase_ = phase::waiting;
   log(log_level::warning,
       fmt::format("generation_left generation={} steps={} reason=\"{}\"{}", newest_->generation, account_.steps,
-                  account_.reason, hub_ ? "" : " training waits for the arbitrator, which is lost"));
+                  account_.reason, aggregator_ ? "" : " training waits for the arbitrator, which is lost"));
   if (!end_between_generations())
     greet();
 }
@@ -378,22 +380,22 @@ void worker_protocol::conclude() {
   phase_ = phase::leaving;
   log(log_level::info, fmt::format("training_ended succeeded={} reason=\"{}\" steps={}", account_.succeeded,
                                    account_.reason, account_.steps));
-  if (!hub_)
+  if (!aggregator_)
     return tell_farewell();
   farewell_step_ = farewell_step::settling;
-  emit(effects::settle_hub{options_.timeouts.request_timeout_ms});
+  emit(effects::settle_aggregator{options_.timeouts.request_timeout_ms});
 }
 
-void worker_protocol::on(const events::hub_settled&) {
+void worker_protocol::on(const events::aggregator_settled&) {
   if (farewell_step_ == farewell_step::settling)
     tell_farewell();
 }
 
-/// The farewell as it stands now, to a hub if there is one.
+/// The farewell as it stands now, to an aggregator if there is one.
 void worker_protocol::tell_farewell() {
   decisions_->close();
   farewell_step_ = farewell_step::telling;
-  if (!hub_)
+  if (!aggregator_)
     return farewell_told();
   emit(effects::say_farewell{farewell(), options_.timeouts.request_timeout_ms});
 }

@@ -43,7 +43,7 @@ worker_options options_of(const cluster::cluster_file& file, std::uint64_t diges
 ///
 /// Beside it, the arbitrator may be lost at any time (orphaned): the last batch sizes stand, training goes on, the
 /// newest report that nobody heard is kept, and a hello follows each connect. Greeting repeats with a delay that
-/// doubles while the arbitrator's host answers without deciding: its hub restarts, or it is not the leader.
+/// doubles while the arbitrator's host answers without deciding: its aggregator restarts, or it is not the leader.
 ///
 /// A host that joins an open cluster and finds no place asks again (greeting), until it is told that training is over
 /// or nobody has answered for the join time-out.
@@ -53,9 +53,9 @@ worker_options options_of(const cluster::cluster_file& file, std::uint64_t diges
 ///
 /// Leaving depends on why:
 ///
-///     training is over, hub in reach --> settle_hub --> say_farewell --> end
+///     training is over, aggregator in reach --> settle_aggregator --> say_farewell --> end
 ///     the host leaves --> say_farewell --> finish_training --> end     its peers wait for nothing but the farewell
-///     orphaned --> the same without a word to the hub
+///     orphaned --> the same without a word to the aggregator
 class worker_protocol {
 public:
   enum class phase : std::uint8_t { idle, greeting, waiting, training, leaving, ended };
@@ -66,7 +66,7 @@ public:
   std::vector<effect> handle(const moment& at, event what);
 
   phase now() const { return phase_; }
-  bool orphaned() const { return !hub_; }
+  bool orphaned() const { return !aggregator_; }
   bool leaves() const { return leave_asked_seconds_.has_value(); }
   std::uint32_t rank() const { return rank_; }
   /// The newest that was taken; generation 0 before the first.
@@ -79,11 +79,11 @@ private:
 
   void on(const events::connected& what);
   void on(const events::disconnected& what);
-  void on(const events::hub_down& what);
+  void on(const events::aggregator_down& what);
   void on(const events::greeting_due& what);
   void on(const events::hello_answered& what);
   void on(const events::heartbeat_answered& what);
-  void on(const events::hub_settled& what);
+  void on(const events::aggregator_settled& what);
   void on(const events::farewell_answered& what);
   void on(const events::decision_received& what);
   void on(const events::placement_received& what);
@@ -134,7 +134,7 @@ private:
   phase phase_ = phase::idle;
   // The arbitrator.
   bool gateway_ = false;       ///< in reach
-  bool hub_ = false;           ///< followed; otherwise orphaned
+  bool aggregator_ = false;    ///< followed; otherwise orphaned
   bool ready_;                 ///< to train
   std::string absent_because_; ///< set from the trainer's loss until the next welcome
   bool greeting_under_way_ = false;
@@ -152,9 +152,10 @@ private:
   std::shared_ptr<decision_slot> decisions_;          ///< null before it has joined
   std::shared_ptr<const messages::placement> newest_; ///< never null
   progress_watch watch_;                              ///< of the training thread
-  std::optional<messages::window_report> unheard_;    ///< the newest report that waits for a hub, or for its answers
-  std::uint32_t reports_under_way_ = 0;               ///< to the hub
-  double telemetry_seconds_ = 0;                      ///< that measuring cost
+  std::optional<messages::window_report>
+      unheard_;                         ///< the newest report that waits for an aggregator, or for its answers
+  std::uint32_t reports_under_way_ = 0; ///< to the aggregator
+  double telemetry_seconds_ = 0;        ///< that measuring cost
   // The end.
   bool stop_asked_ = false;
   bool finishing_ = false; ///< no other placement is waited for

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which evaluations a hub believes, and how many. Knows no CAF and no clock.
+/// Which evaluations an aggregator believes, and how many. Knows no CAF and no clock.
 
 #include <cstdint>
 #include <map>
@@ -11,8 +11,8 @@ namespace dynamix::actors {
 
 /// Who an evaluation came from, by its connection.
 struct evaluation_sender {
-  std::string host;                  ///< of the worker, or of the hub below; empty: neither is connected
-  std::optional<std::uint32_t> rank; ///< of a worker; nothing: it came through a hub below
+  std::string host;                  ///< of the worker, or of the aggregator below; empty: neither is connected
+  std::optional<std::uint32_t> rank; ///< of a worker; nothing: it came through an aggregator below
 };
 
 /// A model can be evaluated once a step. So each sender may have told of as many evaluations as its generation has
@@ -50,11 +50,11 @@ private:
   std::uint32_t window_steps_;
   std::uint64_t most_;
   bool first_member_only_;
-  std::uint64_t earned_ = 0; ///< by every sender, since this hub began
+  std::uint64_t earned_ = 0; ///< by every sender, since this aggregator began
   std::uint64_t generation_ = 0;
   std::optional<std::uint32_t> first_member_;
   std::uint64_t refused_ = 0;
-  std::map<std::string, account> accounts_; ///< by host: of workers and hubs that were admitted
+  std::map<std::string, account> accounts_; ///< by host: of workers and aggregators that were admitted
 };
 
 } // namespace dynamix::actors

@@ -35,8 +35,8 @@ std::optional<std::uint32_t> finished_before(const cluster::cluster_file& file, 
 } // namespace
 
 root_role::root_role(const std::shared_ptr<const cluster::cluster_file>& file, const cluster::timeouts& timeouts,
-                     root_options options, hub_links& links)
-    : hub_role(file, timeouts, links), options_(std::move(options)),
+                     root_options options, aggregator_links& links)
+    : aggregator_role(file, timeouts, links), options_(std::move(options)),
       members_(*file, membership_timeouts(timeouts, options_),
                options_.before ? options_.before->generation.generation : 0, finished_before(*file, options_),
                options_.names ? options_.names->all() : std::vector<std::string>{}) {}
@@ -397,7 +397,7 @@ void root_role::finish(const part_outcome& outcome) {
   options_.events->arbitrator_ended(outcome, farewells_);
 }
 
-// Hubs below.
+// Aggregators below.
 
 messages::welcome root_role::take_child(const messages::shard_hello& hello) {
   adopt_child(hello.node);
@@ -436,7 +436,7 @@ void root_role::take_beats(const messages::beat_summary& summary) {
 }
 
 /// A sign of life shows the way to its worker. A hello shows it too, but may be overtaken by the next one, or its way
-/// be forgotten with a hub in between; what was sent meanwhile went elsewhere.
+/// be forgotten with an aggregator in between; what was sent meanwhile went elsewhere.
 void root_role::follow_route(const messages::heartbeat& sign, const std::string& child) {
   const auto& members = members_.state().members;
   if (sign.rank >= members.size() || members[sign.rank].incarnation != sign.incarnation || !children_.contains(child))

@@ -1,9 +1,9 @@
 #pragma once
 
-/// The hub at the root: who belongs to the cluster, which generation trains, under which term is decided, and when the
-/// run is over. Without hubs below it is the hub of all workers. Knows no CAF.
+/// The aggregator at the root: who belongs to the cluster, which generation trains, under which term is decided, and
+/// when the run is over. Without aggregators below it is the aggregator of all workers. Knows no CAF.
 
-#include "actors/aggregator/hub_role.hpp"
+#include "actors/aggregator/aggregator_role.hpp"
 #include "actors/aggregator/membership.hpp"
 #include "actors/arbitrator/decision_journal.hpp"
 #include "actors/host_events.hpp"
@@ -33,10 +33,10 @@ struct root_options {
   bool tree() const { return !plan.nodes.empty(); }
 };
 
-class root_role final : public hub_role {
+class root_role final : public aggregator_role {
 public:
   root_role(const std::shared_ptr<const cluster::cluster_file>& file, const cluster::timeouts& timeouts,
-            root_options options, hub_links& links);
+            root_options options, aggregator_links& links);
 
   void take_hello(const messages::hello& hello, const route& way, hello_reply reply) override;
   bool take_beat(const messages::heartbeat& sign) override;

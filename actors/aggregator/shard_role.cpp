@@ -19,8 +19,8 @@ constexpr std::uint64_t ticks_a_summary = 2; ///< of signs of life, to the paren
 } // namespace
 
 shard_role::shard_role(const std::shared_ptr<const cluster::cluster_file>& file, const cluster::timeouts& timeouts,
-                       shard_options options, hub_links& links)
-    : hub_role(file, timeouts, links), options_(std::move(options)),
+                       shard_options options, aggregator_links& links)
+    : aggregator_role(file, timeouts, links), options_(std::move(options)),
       workers_(timeouts.silence_ms / 1000.0, timeouts.beat_interval_ms / 1000.0), began_seconds_(links.now_seconds()) {}
 
 // Workers.
@@ -128,7 +128,7 @@ void shard_role::find_silent_workers() {
   for (const auto& gone : workers_.find_silent(links_.now_seconds())) {
     const auto way = routes_.find(gone.rank);
     if (way == routes_.end() || !way->second.empty())
-      continue; // the hub below looks after its own
+      continue; // the aggregator below looks after its own
     spdlog::error("worker_lost rank={} reason=\"{}\"", gone.rank, gone.detail);
     if (windows_)
       pass_on(windows_->left(gone.rank, links_.now_seconds()));
@@ -136,7 +136,7 @@ void shard_role::find_silent_workers() {
   }
 }
 
-// Hubs below.
+// Aggregators below.
 
 messages::welcome shard_role::take_child(const messages::shard_hello& hello) {
   adopt_child(hello.node);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The hub of a shard, or of one above shards:
+/// The aggregator of a shard, or of one above shards:
 ///
 ///     detached --parent's gateway reached, taken in--> attached
 ///        ^                                               |
@@ -12,7 +12,7 @@
 /// anew, and with it its workers: then each says where it stands, and the parent knows them, whatever it knew before.
 /// Knows no CAF.
 
-#include "actors/aggregator/hub_role.hpp"
+#include "actors/aggregator/aggregator_role.hpp"
 #include "actors/aggregator/roster.hpp"
 #include "actors/host_events.hpp"
 
@@ -29,10 +29,10 @@ struct shard_options {
   std::shared_ptr<host_events> events; ///< null: the host's end does not depend on it
 };
 
-class shard_role final : public hub_role {
+class shard_role final : public aggregator_role {
 public:
   shard_role(const std::shared_ptr<const cluster::cluster_file>& file, const cluster::timeouts& timeouts,
-             shard_options options, hub_links& links);
+             shard_options options, aggregator_links& links);
 
   void take_hello(const messages::hello& hello, const route& way, hello_reply reply) override;
   bool take_beat(const messages::heartbeat& sign) override;

@@ -56,7 +56,7 @@ void adopt(arbitrator_pointer self, const message<messages::policy_version>& pub
   const auto version = unpack<messages::policy_version>(published, "arbitrator");
   auto& state = self->state;
   if (state.options.seat == arbitrator_seat::root)
-    self->send(state.hub, atom::policy_v, published);
+    self->send(state.aggregator, atom::policy_v, published);
   if (!version || version->version <= state.judge->controller().version())
     return;
   const auto error = state.judge->adopt(*version);
@@ -120,7 +120,7 @@ void join(arbitrator_pointer self, const message<messages::shard_window>& receiv
   if (!window || state.options.seat != arbitrator_seat::root)
     return;
   auto verdict = state.judge->join(*window);
-  self->send(state.hub, atom::guide_v, pack_checked(verdict.known));
+  self->send(state.aggregator, atom::guide_v, pack_checked(verdict.known));
   tell_choices(self, verdict.window);
   write_row(self, std::move(verdict.window));
   learn(self, verdict.rollout);
@@ -132,7 +132,7 @@ double seconds_since(std::chrono::steady_clock::time_point began) {
 
 void send_decisions(arbitrator_pointer self, const std::vector<messages::decision>& decisions) {
   for (const auto& decision : decisions)
-    self->send(self->state.hub, atom::decide_v, decision.rank, pack(decision));
+    self->send(self->state.aggregator, atom::decide_v, decision.rank, pack(decision));
 }
 
 /// Waits for nobody; the root hears of it.
@@ -142,7 +142,7 @@ void decide_own(arbitrator_pointer self, const messages::shard_report& own) {
   tell_doubts(self, own.generation, verdict.doubted);
   send_decisions(self, verdict.decisions);
   verdict.window.decide_seconds = seconds_since(began);
-  self->send(self->state.hub, atom::upstream_v, pack(verdict.window));
+  self->send(self->state.aggregator, atom::upstream_v, pack(verdict.window));
 }
 
 void decide_for_all(arbitrator_pointer self, const messages::shard_report& all) {
@@ -193,12 +193,12 @@ void settle(arbitrator_pointer self, std::uint64_t token, bool kept) {
 
 } // namespace
 
-arbitrator_actor::behavior_type arbitrator(arbitrator_pointer self, arbitrator_options options, hub_actor hub,
-                                           learner_actor learner) {
+arbitrator_actor::behavior_type arbitrator(arbitrator_pointer self, arbitrator_options options,
+                                           aggregator_local aggregator, learner_actor learner) {
   install_handlers(self, arbitrator_state::name);
   auto& state = self->state;
   state.options = std::move(options);
-  state.hub = std::move(hub);
+  state.aggregator = std::move(aggregator);
   state.learner = std::move(learner);
   state.judge.emplace(*state.options.file, policy::make_controller(*state.options.file, state.options.parameters));
   // What a tree's root decides is spread over windows, which cannot be decided again one by one.
@@ -207,7 +207,7 @@ arbitrator_actor::behavior_type arbitrator(arbitrator_pointer self, arbitrator_o
     write_row(self,
               describe_deciding(*state.options.file, state.options.parameters, state.options.archive.get(), problem));
   warn_unless_kept(problem);
-  self->send(state.hub, atom::serve_v, arbitrator_actor{self});
+  self->send(state.aggregator, atom::serve_v, arbitrator_actor{self});
   // One that was restarted takes up the policy where it stood.
   if (state.learner)
     self->request(state.learner, std::chrono::milliseconds(state.options.timeouts.request_timeout_ms), atom::current_v)

@@ -31,12 +31,12 @@ struct arbitrator_options {
   std::shared_ptr<decision_journal> journal; ///< of a replicated arbitrator; null: what is decided holds at once
 };
 
-/// Decides or judges every window that its hub closes, and keeps the learner fed.
+/// Decides or judges every window that its aggregator closes, and keeps the learner fed.
 struct arbitrator_state {
   static constexpr const char* name = "arbitrator";
   arbitrator_options options;
   std::optional<policy::deliberation> judge;
-  hub_actor hub;
+  aggregator_local aggregator;
   learner_actor learner; ///< null for policies that do not learn
   kept_actions kept;
   std::vector<caf::typed_response_promise<atom::finish>> finishing; ///< who waits until nothing is to be kept any more
@@ -45,6 +45,7 @@ struct arbitrator_state {
 };
 
 arbitrator_actor::behavior_type arbitrator(arbitrator_actor::stateful_pointer<arbitrator_state> self,
-                                           arbitrator_options options, hub_actor hub, learner_actor learner);
+                                           arbitrator_options options, aggregator_local aggregator,
+                                           learner_actor learner);
 
 } // namespace dynamix::actors

@@ -1,6 +1,6 @@
 #include "actors/host/host_services.hpp"
 
-#include "actors/aggregator/hub.hpp"
+#include "actors/aggregator/aggregator.hpp"
 #include "actors/arbitrator/arbitrator.hpp"
 #include "actors/arbitrator/ppo_learner.hpp"
 #include "actors/client/client_listener.hpp"
@@ -126,7 +126,7 @@ void host_services::leave_arbitration() {
     return;
   caf::anon_send_exit(std::exchange(arbitration_, nullptr), caf::exit_reason::user_shutdown);
   learner_ = nullptr;
-  hub_ = nullptr;
+  aggregator_ = nullptr;
 }
 
 std::string host_services::prepare_arbitration() {
@@ -173,8 +173,8 @@ caf::strong_actor_ptr host_services::start_gateway() {
   else if (gateway_)
     system_.middleman().unpublish(gateway_, host_.port);
   gateway_ = system_.spawn(gateway, host_.name, has_arbitrator(), events_);
-  if (hub_)
-    serve_hub();
+  if (aggregator_)
+    serve_aggregator();
   else if (leader_)
     caf::anon_send(gateway_, atom::redirect_v, *leader_);
   if (tree_.here())
@@ -312,18 +312,18 @@ void host_services::start_arbitration() {
                               options_.run_directory + "/checkpoints/policy.dynamix", options_.write_file);
                           return caf::actor_cast<caf::strong_actor_ptr>(learner_);
                         }});
-  children.push_back({"hub", [this] { return start_hub(); }});
+  children.push_back({"aggregator", [this] { return start_aggregator(); }});
   children.push_back({"arbitrator", [this] { return start_arbitrator(); }});
   auto started = supervise({.strategy = supervision_strategy::rest_for_one}, std::move(children));
   const std::scoped_lock lock(mutex_);
   arbitration_ = std::move(started);
 }
 
-caf::strong_actor_ptr host_services::start_hub() {
+caf::strong_actor_ptr host_services::start_aggregator() {
   const std::scoped_lock lock(mutex_);
   // One that is started again knows what the journal held when this host began to lead; another replica knows all.
-  if (led_from_.journal && hub_)
-    events_->failed("its hub ended while it led: another replica takes over");
+  if (led_from_.journal && aggregator_)
+    events_->failed("its aggregator ended while it led: another replica takes over");
   root_options role{.run_ledger = ledger_,
                     .events = events_,
                     .ledger_origin_seconds = ledger_origin_seconds_,
@@ -332,17 +332,18 @@ caf::strong_actor_ptr host_services::start_hub() {
                     .voter = leadership::voter_of(*options_.file, host_.name),
                     .names = names_,
                     .plan = tree_.is_root() ? tree_.plan() : cluster::tree_plan{}};
-  hub_ = system_.spawn(hub, hub_options{.file = options_.file, .timeouts = timeouts_, .role = std::move(role)});
+  aggregator_ = system_.spawn(
+      aggregator, aggregator_options{.file = options_.file, .timeouts = timeouts_, .role = std::move(role)});
   if (gateway_)
-    serve_hub();
-  return caf::actor_cast<caf::strong_actor_ptr>(hub_);
+    serve_aggregator();
+  return caf::actor_cast<caf::strong_actor_ptr>(aggregator_);
 }
 
-void host_services::serve_hub() {
+void host_services::serve_aggregator() {
   if (tree_.is_root())
-    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<attacher_actor>(hub_));
+    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<attacher_actor>(aggregator_));
   else
-    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<greeter_actor>(hub_));
+    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<greeter_actor>(aggregator_));
 }
 
 caf::strong_actor_ptr host_services::start_arbitrator() {
@@ -355,7 +356,7 @@ caf::strong_actor_ptr host_services::start_arbitrator() {
                             .archive = archive_,
                             .seat = tree_.is_root() ? arbitrator_seat::root : arbitrator_seat::alone,
                             .journal = led_from_.journal};
-  auto started = system_.spawn(arbitrator, std::move(wanted), hub_, learner_);
+  auto started = system_.spawn(arbitrator, std::move(wanted), aggregator_, learner_);
   return caf::actor_cast<caf::strong_actor_ptr>(started);
 }
 
@@ -363,8 +364,8 @@ void host_services::stop() {
   const std::scoped_lock lock(mutex_);
   for (const auto& worker : workers_)
     caf::anon_send(worker.actor, atom::stop_v);
-  if (hub_)
-    caf::anon_send(hub_, atom::stop_v);
+  if (aggregator_)
+    caf::anon_send(aggregator_, atom::stop_v);
 }
 
 void host_services::leave() {
@@ -427,7 +428,7 @@ void host_services::shut_down() {
   workers_.clear();
   connector_ = nullptr;
   learner_ = nullptr;
-  hub_ = nullptr;
+  aggregator_ = nullptr;
   if (network_)
     network_->shut_down();
   network_ = nullptr;

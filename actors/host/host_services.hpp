@@ -31,8 +31,8 @@ namespace dynamix::actors {
 ///
 ///     one_for_one   gateway
 ///     one_for_one   a telemetry for each worker, and one connector for all
-///     rest_for_one  ppo_learner -> hub -> arbitrator; of a replicated one only on the host that leads
-///     rest_for_one  hub -> connector -> arbitrator, on a host of a tree of arbitrators
+///     rest_for_one  ppo_learner -> aggregator -> arbitrator; of a replicated one only on the host that leads
+///     rest_for_one  aggregator -> connector -> arbitrator, on a host of a tree of arbitrators
 ///     no restarts   worker, or several: the loss of one ends the host
 class host_services {
 public:
@@ -80,9 +80,9 @@ private:
   std::string publish_gateway();
   caf::strong_actor_ptr start_connector();
   caf::actor supervise(supervision_options options, std::vector<child_specification> children);
-  caf::strong_actor_ptr start_hub();
+  caf::strong_actor_ptr start_aggregator();
   caf::strong_actor_ptr start_arbitrator();
-  void serve_hub();
+  void serve_aggregator();
   void tell(ledger::event_kind event, const std::string& text);
 
   caf::actor_system& system_;
@@ -114,7 +114,7 @@ private:
   std::vector<served_worker> workers_;
   connector_actor connector_;
   learner_actor learner_;
-  hub_actor hub_;
+  aggregator_local aggregator_;
   std::optional<std::string> leader_; ///< another host of the replicas; empty: nobody is known to lead
 };
 

@@ -1,6 +1,6 @@
 #include "actors/host/tree_services.hpp"
 
-#include "actors/aggregator/hub.hpp"
+#include "actors/aggregator/aggregator.hpp"
 #include "actors/arbitrator/arbitrator.hpp"
 #include "actors/handlers.hpp"
 #include "actors/host/incarnation.hpp"
@@ -51,7 +51,7 @@ connector_options tree_services::reach_of_worker() const {
 
 std::vector<child_specification> tree_services::children(const std::vector<std::uint8_t>& parameters) {
   std::vector<child_specification> specifications;
-  specifications.push_back({"shard_hub", [this] { return start_shard(); }});
+  specifications.push_back({"shard_aggregator", [this] { return start_shard(); }});
   specifications.push_back({"shard_connector", [this] { return start_connector(); }});
   if (takes_workers())
     specifications.push_back({"shard_arbitrator", [this, parameters] {
@@ -72,7 +72,8 @@ caf::strong_actor_ptr tree_services::start_shard() {
                      .parent = plan_.nodes[plan_.nodes[node_].parent].host,
                      .incarnation = new_incarnation(),
                      .events = is_root() ? nullptr : events_};
-  shard_ = system_.spawn(hub, hub_options{.file = options_.file, .timeouts = timeouts_, .role = std::move(role)});
+  shard_ = system_.spawn(aggregator,
+                         aggregator_options{.file = options_.file, .timeouts = timeouts_, .role = std::move(role)});
   tell_gateway();
   return caf::actor_cast<caf::strong_actor_ptr>(shard_);
 }

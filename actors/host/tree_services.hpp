@@ -30,7 +30,7 @@ public:
   /// It takes workers in; else other arbitrators.
   bool takes_workers() const { return is_root() || plan_.nodes[node_].is_shard(); }
 
-  /// For a rest_for_one supervisor: hub -> connector -> arbitrator. `parameters`: of the policy.
+  /// For a rest_for_one supervisor: aggregator -> connector -> arbitrator. `parameters`: of the policy.
   std::vector<child_specification> children(const std::vector<std::uint8_t>& parameters);
   void serve_gateway(const gateway_local& gateway);
   void shut_down();
@@ -56,7 +56,7 @@ private:
   std::shared_ptr<control_network> network_;
 
   std::mutex mutex_; ///< supervisors restart children on their own threads
-  hub_actor shard_;
+  aggregator_local shard_;
   connector_actor connector_;
   gateway_local gateway_;
 };

@@ -45,7 +45,7 @@ authority::authority(const cluster::cluster_file& file, const std::string& host,
   find_neighbours(plan_.find(host));
 }
 
-/// Of the hub that this host holds, where it holds one.
+/// Of the aggregator that this host holds, where it holds one.
 void authority::find_neighbours(std::size_t own) {
   for (std::size_t node = 1; own < plan_.nodes.size() && node < plan_.nodes.size(); ++node)
     for (const auto place : plan_.places_for_node(node)) {
@@ -91,7 +91,7 @@ std::string authority::refuse_worker(const std::string& speaker, const statement
   return "";
 }
 
-/// Of a hub below, through which its workers speak.
+/// Of an aggregator below, through which its workers speak.
 std::string authority::refuse_child(const std::string& speaker, const statement& said) const {
   const auto found = below_.find(speaker);
   if (found == below_.end())

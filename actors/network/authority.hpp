@@ -22,18 +22,18 @@ enum class statement_kind : std::uint8_t {
   hello,
   attach,
   finish,
-  // A hub, of a worker; the last two of one below, too.
+  // An aggregator, of a worker; the last two of one below, too.
   report,
   beat,
   settle,
   evaluation,
   absent,
   farewell,
-  // A hub, of one below.
+  // An aggregator, of one below.
   relay,
   beats,
   window,
-  // A hub, of the one above.
+  // An aggregator, of the one above.
   guidance,
   // A worker.
   decision,
@@ -79,9 +79,9 @@ private:
   cluster::tree_plan plan_;                     ///< without nodes: no tree
   std::shared_ptr<const worker_names> workers_; ///< hosts, by rank
   stand_ins standing_in_;
-  std::map<std::string, std::set<std::uint32_t>> below_; ///< who may come through which hub below, by its host
+  std::map<std::string, std::set<std::uint32_t>> below_; ///< who may come through which aggregator below, by its host
   std::set<std::string> deciding_;                       ///< for this host's worker
-  std::set<std::string> above_;                          ///< where this host's hub may have a parent
+  std::set<std::string> above_;                          ///< where this host's aggregator may have a parent
   std::set<std::string> replicas_;                       ///< of the arbitrator, where this host is one
 };
 

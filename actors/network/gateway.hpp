@@ -9,7 +9,7 @@
 
 namespace dynamix::actors {
 
-/// The door of a host: the one published actor. Passes hellos to the hub, or refuses them where there is none.
+/// The door of a host: the one published actor. Passes hellos to the aggregator, or refuses them where there is none.
 struct gateway_state {
   static constexpr const char* name = "gateway";
   gateway_state() = default; // not an aggregate: CAF would initialise its first member with the actor
@@ -18,7 +18,7 @@ struct gateway_state {
   std::optional<std::string> leader; ///< of replicas, where this host's does not lead; empty: not known
 };
 
-/// `arbitrates`: this host has a hub, if not yet or not now; callers then try again. `events` is told when the
+/// `arbitrates`: this host has an aggregator, if not yet or not now; callers then try again. `events` is told when the
 /// replica that leads says that the run is over.
 gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_state> self, std::string host,
                                      bool arbitrates, std::shared_ptr<host_events> events);

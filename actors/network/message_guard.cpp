@@ -1,6 +1,6 @@
 #include "actors/network/message_guard.hpp"
 
-#include "actors/aggregator/hub.hpp"
+#include "actors/aggregator/aggregator.hpp"
 #include "actors/network/gateway.hpp"
 #include "actors/worker/worker.hpp"
 #include "messages/codec.hpp"
@@ -140,7 +140,7 @@ const std::vector<crossing>& crossings() {
   using namespace messages; // NOLINT: their names
   using kind = statement_kind;
   const std::string_view to_gateway = gateway_state::name;
-  const std::string_view to_hub = hub_state::name;
+  const std::string_view to_aggregator = aggregator_state::name;
   const std::string_view to_worker = worker_state::name;
   static const std::vector<crossing> all = {
       crossing_of<message<hello>, worker_actor>(atom::hello_v, kind::hello, to_gateway, read_claims_and_handle<hello>),
@@ -148,23 +148,24 @@ const std::vector<crossing>& crossings() {
                                                      read_claims_and_handle<shard_hello>),
       crossing_of<message<farewell>>(atom::finish_v, kind::finish, to_gateway, read_claims<farewell>),
 
-      crossing_of<message<window_report>>(atom::report_v, kind::report, to_hub, read_claims<window_report>),
-      crossing_of<message<heartbeat>>(atom::beat_v, kind::beat, to_hub, read_claims<heartbeat>),
-      crossing_of<>(atom::settle_v, kind::settle, to_hub),
-      crossing_of<message<evaluation_report>>(atom::evaluation_v, kind::evaluation, to_hub),
-      crossing_of<message<absence>>(atom::absent_v, kind::absent, to_hub, read_claims<absence>),
-      crossing_of<message<farewell>>(atom::farewell_v, kind::farewell, to_hub, read_claims<farewell>),
+      crossing_of<message<window_report>>(atom::report_v, kind::report, to_aggregator, read_claims<window_report>),
+      crossing_of<message<heartbeat>>(atom::beat_v, kind::beat, to_aggregator, read_claims<heartbeat>),
+      crossing_of<>(atom::settle_v, kind::settle, to_aggregator),
+      crossing_of<message<evaluation_report>>(atom::evaluation_v, kind::evaluation, to_aggregator),
+      crossing_of<message<absence>>(atom::absent_v, kind::absent, to_aggregator, read_claims<absence>),
+      crossing_of<message<farewell>>(atom::farewell_v, kind::farewell, to_aggregator, read_claims<farewell>),
 
-      crossing_of<message<hello>, child_actor>(atom::relay_v, kind::relay, to_hub, read_claims_and_handle<hello>),
-      crossing_of<message<beat_summary>>(atom::beats_v, kind::beats, to_hub, read_claims<beat_summary>),
-      crossing_of<message<shard_window>>(atom::window_v, kind::window, to_hub, read_claims<shard_window>),
+      crossing_of<message<hello>, child_actor>(atom::relay_v, kind::relay, to_aggregator,
+                                               read_claims_and_handle<hello>),
+      crossing_of<message<beat_summary>>(atom::beats_v, kind::beats, to_aggregator, read_claims<beat_summary>),
+      crossing_of<message<shard_window>>(atom::window_v, kind::window, to_aggregator, read_claims<shard_window>),
 
-      crossing_of<message<recipients>, message<placement>, store_actor>(atom::place_v, kind::guidance, to_hub),
-      crossing_of<message<recipients>, message<generation_notice>>(atom::closed_v, kind::guidance, to_hub),
-      crossing_of<message<guidance>>(atom::guide_v, kind::guidance, to_hub),
-      crossing_of<message<policy_version>>(atom::policy_v, kind::guidance, to_hub),
-      crossing_of<message<shard_order>>(atom::order_v, kind::guidance, to_hub),
-      crossing_of<>(atom::stop_v, kind::guidance, to_hub),
+      crossing_of<message<recipients>, message<placement>, store_actor>(atom::place_v, kind::guidance, to_aggregator),
+      crossing_of<message<recipients>, message<generation_notice>>(atom::closed_v, kind::guidance, to_aggregator),
+      crossing_of<message<guidance>>(atom::guide_v, kind::guidance, to_aggregator),
+      crossing_of<message<policy_version>>(atom::policy_v, kind::guidance, to_aggregator),
+      crossing_of<message<shard_order>>(atom::order_v, kind::guidance, to_aggregator),
+      crossing_of<>(atom::stop_v, kind::guidance, to_aggregator),
 
       crossing_of<message<decision>>(atom::decide_v, kind::decision, to_worker),
       crossing_of<message<placement>, store_actor>(atom::place_v, kind::decision, to_worker),

@@ -36,11 +36,11 @@ struct swarm_performer {
   swarm_worker_state& state = self->state;
   swarm_group& group = *state.group;
 
-  /// A request to the hub that is counted both ways; `answered` is told whether it was heard.
+  /// A request to the aggregator that is counted both ways; `answered` is told whether it was heard.
   template <class Answer, class Answered, class... Content>
   void ask(std::uint32_t timeout_ms, Answered answered, const Content&... content) const {
     ++group.sent;
-    self->request(state.hub, std::chrono::milliseconds(timeout_ms), content...)
+    self->request(state.aggregator, std::chrono::milliseconds(timeout_ms), content...)
         .then(
             [self = self, answered](Answer) {
               ++self->state.group->received;
@@ -55,13 +55,14 @@ struct swarm_performer {
     self->request(state.gateway, std::chrono::milliseconds(what.timeout_ms), atom::hello_v, pack(what.hello),
                   worker_actor{self})
         .then(
-            [self = self, number = what.number](const message<messages::welcome>& answer, const aggregator_actor& hub) {
+            [self = self, number = what.number](const message<messages::welcome>& answer,
+                                                const aggregator_actor& aggregator) {
               ++self->state.group->received;
               std::optional<messages::welcome> welcome;
               const auto said = unpack<messages::welcome>(answer, "swarm_worker");
-              if (said && (hub || said->verdict != messages::welcome_verdict::accepted))
+              if (said && (aggregator || said->verdict != messages::welcome_verdict::accepted))
                 welcome = *said;
-              self->state.answering_hub = hub;
+              self->state.answering_aggregator = aggregator;
               happen(self, events::hello_answered{number, std::move(welcome)});
             },
             [self = self, number = what.number](const caf::error&) {
@@ -74,15 +75,15 @@ struct swarm_performer {
   void operator()(const effects::redirect& what) const {
     self->send(state.relay, atom::redirect_v, state.gateway, what.leader);
   }
-  void operator()(const effects::follow_hub&) const {
-    if (state.hub == state.answering_hub)
+  void operator()(const effects::follow_aggregator&) const {
+    if (state.aggregator == state.answering_aggregator)
       return;
-    state.hub = state.answering_hub;
-    self->monitor(state.hub);
+    state.aggregator = state.answering_aggregator;
+    self->monitor(state.aggregator);
   }
-  void operator()(const effects::forget_hub&) const { state.hub = nullptr; }
+  void operator()(const effects::forget_aggregator&) const { state.aggregator = nullptr; }
   void operator()(const effects::send_report& what) const {
-    self->send(state.hub, atom::report_v, state.open == what.report ? state.packed : pack(what.report));
+    self->send(state.aggregator, atom::report_v, state.open == what.report ? state.packed : pack(what.report));
     ++group.sent;
     group.events.sent(state.rank);
   }
@@ -90,16 +91,16 @@ struct swarm_performer {
   void operator()(const effects::send_heartbeat& what) const {
     ask<atom::beat>(
         what.timeout_ms,
-        [self = self, asked = state.hub, reports = what.reports](bool heard) {
-          if (self->state.hub == asked) // what another hub did not say is no event any more
+        [self = self, asked = state.aggregator, reports = what.reports](bool heard) {
+          if (self->state.aggregator == asked) // what another aggregator did not say is no event any more
             happen(self, events::heartbeat_answered{heard, reports});
         },
         atom::beat_v, pack(what.heartbeat));
   }
   void operator()(const effects::send_absence&) const {} // it has no external trainer
-  void operator()(const effects::settle_hub& what) const {
+  void operator()(const effects::settle_aggregator& what) const {
     ask<atom::settle>(
-        what.timeout_ms, [self = self](bool) { happen(self, events::hub_settled{}); }, atom::settle_v);
+        what.timeout_ms, [self = self](bool) { happen(self, events::aggregator_settled{}); }, atom::settle_v);
   }
   void operator()(const effects::say_farewell& what) const {
     ask<atom::farewell>(
@@ -233,8 +234,8 @@ swarm_worker_actor::behavior_type swarm_worker(swarm_worker_pointer self, std::s
   const auto& file = *state.group->file;
   state.protocol.emplace(session::options_of(file, state.group->digest, file.workers()[rank]->name, incarnation));
   self->set_down_handler([self](const caf::down_msg& down) {
-    if (self->state.hub && down.source == self->state.hub.address())
-      happen(self, events::hub_down{});
+    if (self->state.aggregator && down.source == self->state.aggregator.address())
+      happen(self, events::aggregator_down{});
   });
   // Hosts do not beat in step.
   const auto offset = std::uint64_t{rank} * 7919 % state.group->timeouts.beat_interval_ms;

@@ -71,11 +71,11 @@ struct swarm_worker_state {
   swarm_relay_actor relay;
   std::uint32_t rank = 0;
   std::optional<session::worker_protocol> protocol;
-  gateway_actor gateway; ///< null while there is none in reach
-  aggregator_actor hub;  ///< null while orphaned
-  store_actor store;     ///< of the placement that was taken last; nobody meets there
+  gateway_actor gateway;       ///< null while there is none in reach
+  aggregator_actor aggregator; ///< null while orphaned
+  store_actor store;           ///< of the placement that was taken last; nobody meets there
   // Came with the event under way.
-  aggregator_actor answering_hub;
+  aggregator_actor answering_aggregator;
   store_actor offered_store;
   // In training's place.
   std::optional<messages::window_report> open; ///< of the newest window; none once it is decided

@@ -37,12 +37,13 @@ struct worker_performer {
   void operator()(const effects::say_hello& what) const {
     self->request(state.gateway, patience(what.timeout_ms), atom::hello_v, pack(what.hello), worker_actor{self})
         .then(
-            [self = self, number = what.number](const message<messages::welcome>& answer, const aggregator_actor& hub) {
+            [self = self, number = what.number](const message<messages::welcome>& answer,
+                                                const aggregator_actor& aggregator) {
               std::optional<messages::welcome> welcome;
               const auto said = unpack<messages::welcome>(answer, "worker");
-              if (said && (hub || said->verdict != messages::welcome_verdict::accepted))
+              if (said && (aggregator || said->verdict != messages::welcome_verdict::accepted))
                 welcome = *said;
-              self->state.answering_hub = hub;
+              self->state.answering_aggregator = aggregator;
               happen(self, events::hello_answered{number, std::move(welcome)});
             },
             [self = self, number = what.number](const caf::error& error) {
@@ -54,35 +55,37 @@ struct worker_performer {
     self->delayed_send(self, to_milliseconds(what.seconds), atom::greet_v);
   }
   void operator()(const effects::redirect& what) const { self->send(state.connector, atom::redirect_v, what.leader); }
-  void operator()(const effects::follow_hub&) const {
-    if (state.hub == state.answering_hub)
+  void operator()(const effects::follow_aggregator&) const {
+    if (state.aggregator == state.answering_aggregator)
       return;
-    state.hub = state.answering_hub;
-    self->monitor(state.hub);
+    state.aggregator = state.answering_aggregator;
+    self->monitor(state.aggregator);
   }
-  void operator()(const effects::forget_hub&) const { state.hub = nullptr; }
-  void operator()(const effects::send_report& what) const { self->send(state.hub, atom::report_v, pack(what.report)); }
+  void operator()(const effects::forget_aggregator&) const { state.aggregator = nullptr; }
+  void operator()(const effects::send_report& what) const {
+    self->send(state.aggregator, atom::report_v, pack(what.report));
+  }
   void operator()(const effects::send_evaluation& what) const {
-    self->send(state.hub, atom::evaluation_v, pack(what.report));
+    self->send(state.aggregator, atom::evaluation_v, pack(what.report));
   }
   void operator()(const effects::send_heartbeat& what) const {
-    const auto answered = [self = self, asked = state.hub, reports = what.reports](bool heard) {
-      if (self->state.hub == asked) // what another hub did not say is no event any more
+    const auto answered = [self = self, asked = state.aggregator, reports = what.reports](bool heard) {
+      if (self->state.aggregator == asked) // what another aggregator did not say is no event any more
         happen(self, events::heartbeat_answered{heard, reports});
     };
-    self->request(state.hub, patience(what.timeout_ms), atom::beat_v, pack(what.heartbeat))
+    self->request(state.aggregator, patience(what.timeout_ms), atom::beat_v, pack(what.heartbeat))
         .then([answered](atom::beat) { answered(true); }, [answered](const caf::error&) { answered(false); });
   }
   void operator()(const effects::send_absence& what) const {
-    self->send(state.hub, atom::absent_v, pack(what.absence));
+    self->send(state.aggregator, atom::absent_v, pack(what.absence));
   }
-  void operator()(const effects::settle_hub& what) const {
-    self->request(state.hub, patience(what.timeout_ms), atom::settle_v)
-        .then([self = self](atom::settle) { happen(self, events::hub_settled{}); },
-              [self = self](const caf::error&) { happen(self, events::hub_settled{}); });
+  void operator()(const effects::settle_aggregator& what) const {
+    self->request(state.aggregator, patience(what.timeout_ms), atom::settle_v)
+        .then([self = self](atom::settle) { happen(self, events::aggregator_settled{}); },
+              [self = self](const caf::error&) { happen(self, events::aggregator_settled{}); });
   }
   void operator()(const effects::say_farewell& what) const {
-    self->request(state.hub, patience(what.timeout_ms), atom::farewell_v, pack(fitted(what.farewell)))
+    self->request(state.aggregator, patience(what.timeout_ms), atom::farewell_v, pack(fitted(what.farewell)))
         .then([self = self](atom::farewell) { happen(self, events::farewell_answered{true}); },
               [self = self](const caf::error&) { happen(self, events::farewell_answered{false}); });
   }
@@ -209,8 +212,8 @@ worker_local::behavior_type worker(worker_pointer self, training_options options
   state.events = std::move(host);
   state.protocol.emplace(std::move(protocol));
   self->set_down_handler([self](const caf::down_msg& down) {
-    if (self->state.hub && down.source == self->state.hub.address())
-      happen(self, events::hub_down{});
+    if (self->state.aggregator && down.source == self->state.aggregator.address())
+      happen(self, events::aggregator_down{});
   });
   state.training = make_training(state.options);
   state.training->open(self->system(), worker_local{self});

@@ -21,11 +21,11 @@ struct worker_state {
   std::shared_ptr<worker_training> training;
   telemetry_actor telemetry;
   connector_actor connector;
-  gateway_actor gateway; ///< null while there is none in reach
-  aggregator_actor hub;  ///< null while orphaned
-  store_actor store;     ///< of the placement that was taken last
+  gateway_actor gateway;       ///< null while there is none in reach
+  aggregator_actor aggregator; ///< null while orphaned
+  store_actor store;           ///< of the placement that was taken last
   // Came with the event under way.
-  aggregator_actor answering_hub;
+  aggregator_actor answering_aggregator;
   store_actor offered_store;
 };
 

@@ -478,7 +478,7 @@ struct EvaluationReport {
   learningRate @8 :Float64;
 
   host @9 :Text;
-  # Whose worker says so: written by the hub that it is connected to, whatever the sender says; empty: not known.
+  # Whose worker says so: written by the aggregator that it is connected to, whatever the sender says; empty: not known.
 }
 
 struct DecisionCounts {

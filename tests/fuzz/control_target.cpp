@@ -1,6 +1,6 @@
 /// What a proven host writes on a control link: CAF's frames, first through the guard, then as CAF reads their values.
 
-#include "actors/aggregator/hub.hpp"
+#include "actors/aggregator/aggregator.hpp"
 #include "actors/network/gateway.hpp"
 #include "actors/network/message_guard.hpp"
 #include "actors/packing.hpp"
@@ -60,7 +60,7 @@ struct called_host {
     require(read.errors.empty(), "the cluster of the links");
     rules = std::make_shared<actors::authority>(read.file, "ada");
     add<actors::gateway_state>();
-    add<actors::hub_state>();
+    add<actors::aggregator_state>();
     add<actors::worker_state>();
     add<actors::store_state>();
   }
@@ -198,7 +198,7 @@ target control_target() {
 
 std::map<std::string, kept_example> control_examples() {
   constexpr std::size_t gateway = 0;
-  constexpr std::size_t hub = 1;
+  constexpr std::size_t aggregator = 1;
   constexpr std::size_t worker = 2;
   constexpr std::size_t store = 3;
   const auto process = caf::make_node_id(4711, "0123456789abcdef0123456789abcdef01234567");
@@ -212,10 +212,10 @@ std::map<std::string, kept_example> control_examples() {
   const auto handle = std::string("+") + caf::type_name<actors::worker_actor>::value;
   messages::hello hello{.cluster = "fuzz", .host = "ben", .incarnation = 1, .heartbeat_interval_ms = 1000};
   write_message(of_worker, gateway, atom::hello_v, hello, handle, caf::actor_id{9}, *process);
-  write_message(of_worker, hub, atom::beat_v, messages::heartbeat{.rank = 0, .incarnation = 1});
-  write_message(of_worker, hub, atom::report_v,
+  write_message(of_worker, aggregator, atom::beat_v, messages::heartbeat{.rank = 0, .incarnation = 1});
+  write_message(of_worker, aggregator, atom::report_v,
                 messages::window_report{.host = "ben", .rank = 0, .generation = 1, .window = 1});
-  write_message(of_worker, hub, atom::farewell_v, messages::farewell{.host = "ben", .decisions = {}});
+  write_message(of_worker, aggregator, atom::farewell_v, messages::farewell{.host = "ben", .decisions = {}});
   write_message(of_worker, store, atom::apply_v,
                 messages::store_operation{.verb = messages::store_verb::set, .keys = {"g/present/0"}, .value = {1, 2}});
   auto of_replica = begin(1);

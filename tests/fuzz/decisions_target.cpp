@@ -217,7 +217,7 @@ public:
         tell_lie(report, place, bytes.next());
       }
       auto arrived = straight_ ? std::optional(report) : send(report);
-      // As a hub gathers: a later window is not this one's, and an older report stands in.
+      // As an aggregator gathers: a later window is not this one's, and an older report stands in.
       if (arrived && (straight_ || arrived->window == window))
         latest_[rank] = std::move(arrived);
       if (latest_[rank])

@@ -71,7 +71,7 @@ proxy_actor::behavior_type proxy(proxy_pointer self, simulation* world, connecti
         to_worker([decision](simulated_worker& worker) { worker.take_decision(decision); });
       },
       [to_worker, world](atom::place, const message<messages::placement>& place, const actors::store_actor& store) {
-        const meeting_point where{store.id(), world->host.hub_life_of(store.id())};
+        const meeting_point where{store.id(), world->host.aggregator_life_of(store.id())};
         to_worker([place, where](simulated_worker& worker) { worker.take_placement(place, where); });
       },
       [to_worker](atom::closed, const message<messages::generation_notice>& notice) {
@@ -85,33 +85,33 @@ proxy_actor::behavior_type proxy(proxy_pointer self, simulation* world, connecti
         self->request(through->gateway, caf::infinite, atom::hello_v, hello, actors::worker_actor{self})
             .then(
                 [self, world, through, ticket](const message<messages::welcome>& welcome,
-                                               const actors::aggregator_actor& hub) {
-                  if (hub)
-                    self->monitor(hub);
-                  answer_worker(*world, through, ticket, {true, welcome, hub});
+                                               const actors::aggregator_actor& aggregator) {
+                  if (aggregator)
+                    self->monitor(aggregator);
+                  answer_worker(*world, through, ticket, {true, welcome, aggregator});
                 },
                 failed(ticket));
       },
-      [self, world, through, failed](atom::beat, std::uint64_t ticket, const actors::aggregator_actor& hub,
+      [self, world, through, failed](atom::beat, std::uint64_t ticket, const actors::aggregator_actor& aggregator,
                                      const message<messages::heartbeat>& sign) {
-        self->request(hub, caf::infinite, atom::beat_v, sign)
+        self->request(aggregator, caf::infinite, atom::beat_v, sign)
             .then(
                 [world, through, ticket](atom::beat) {
                   answer_worker(*world, through, ticket, {true, {}, {}});
                 },
                 failed(ticket));
       },
-      [self, world, through, failed](atom::settle, std::uint64_t ticket, const actors::aggregator_actor& hub) {
-        self->request(hub, caf::infinite, atom::settle_v)
+      [self, world, through, failed](atom::settle, std::uint64_t ticket, const actors::aggregator_actor& aggregator) {
+        self->request(aggregator, caf::infinite, atom::settle_v)
             .then(
                 [world, through, ticket](atom::settle) {
                   answer_worker(*world, through, ticket, {true, {}, {}});
                 },
                 failed(ticket));
       },
-      [self, world, through, failed](atom::farewell, std::uint64_t ticket, const actors::aggregator_actor& hub,
+      [self, world, through, failed](atom::farewell, std::uint64_t ticket, const actors::aggregator_actor& aggregator,
                                      const message<messages::farewell>& said) {
-        self->request(hub, caf::infinite, atom::farewell_v, said)
+        self->request(aggregator, caf::infinite, atom::farewell_v, said)
             .then(
                 [world, through, ticket](atom::farewell) {
                   answer_worker(*world, through, ticket, {true, {}, {}});
@@ -139,7 +139,7 @@ void arbitrator_host::end_actors() {
     caf::anon_send_exit(*supervisor, caf::exit_reason::kill);
   supervisors_.clear();
   for (const auto& one : {caf::actor_cast<caf::actor>(std::exchange(judge_, nullptr)),
-                          caf::actor_cast<caf::actor>(std::exchange(hub_, nullptr)),
+                          caf::actor_cast<caf::actor>(std::exchange(aggregator_, nullptr)),
                           caf::actor_cast<caf::actor>(std::exchange(gateway_, nullptr))})
     if (one)
       caf::anon_send_exit(one, caf::exit_reason::kill);
@@ -171,11 +171,11 @@ void arbitrator_host::start_trees() {
   const auto told = [this, ledger = ledger_](const std::string& reason) {
     ledger->append({.entry = ledger::event{ledger::event_kind::restarted, "", reason}});
   };
-  std::vector<actors::child_specification> hub;
-  hub.push_back({"hub", [this] { return start_aggregator(); }});
-  hub.push_back({"arbitrator", [this] { return start_arbitrator(); }});
+  std::vector<actors::child_specification> aggregator;
+  aggregator.push_back({"aggregator", [this] { return start_aggregator(); }});
+  aggregator.push_back({"arbitrator", [this] { return start_arbitrator(); }});
   supervisors_.push_back(system.spawn(actors::supervisor, options(actors::supervision_strategy::rest_for_one),
-                                      std::move(hub), events_, told));
+                                      std::move(aggregator), events_, told));
   std::vector<actors::child_specification> door;
   door.push_back({"gateway", [this] { return start_gateway(); }});
   supervisors_.push_back(system.spawn(actors::supervisor, options(actors::supervision_strategy::one_for_one),
@@ -190,35 +190,35 @@ caf::strong_actor_ptr arbitrator_host::start_gateway() {
   return caf::actor_cast<caf::strong_actor_ptr>(gateway_);
 }
 
-std::uint64_t arbitrator_host::hub_life_of(caf::actor_id spawned) const {
-  return static_cast<std::uint64_t>(std::ranges::lower_bound(hubs_, spawned) - hubs_.begin());
+std::uint64_t arbitrator_host::aggregator_life_of(caf::actor_id spawned) const {
+  return static_cast<std::uint64_t>(std::ranges::lower_bound(aggregators_, spawned) - aggregators_.begin());
 }
 
 void arbitrator_host::tell_gateway() {
   if (!gateway_)
     return;
-  if (hub_ && !world_.is_tree())
-    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<actors::greeter_actor>(hub_));
-  if (hub_ && world_.is_tree())
-    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<actors::attacher_actor>(hub_));
+  if (aggregator_ && !world_.is_tree())
+    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<actors::greeter_actor>(aggregator_));
+  if (aggregator_ && world_.is_tree())
+    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<actors::attacher_actor>(aggregator_));
   if (world_.is_tree())
     world_.nodes[0]->serve(gateway_);
 }
 
 caf::strong_actor_ptr arbitrator_host::start_aggregator() {
-  world_.checks.hub_started();
+  world_.checks.aggregator_started();
   actors::root_options role{.run_ledger = ledger_,
                             .events = events_,
                             .journal = journal_,
                             .before = before_,
                             .names = world_.names,
                             .plan = world_.plan};
-  hub_ = shared_actor_system().spawn(
-      actors::hub,
-      actors::hub_options{.file = world_.shared_file, .timeouts = world_.timeouts, .role = std::move(role)});
-  hubs_.push_back(hub_.id());
+  aggregator_ = shared_actor_system().spawn(
+      actors::aggregator,
+      actors::aggregator_options{.file = world_.shared_file, .timeouts = world_.timeouts, .role = std::move(role)});
+  aggregators_.push_back(aggregator_.id());
   tell_gateway();
-  return caf::actor_cast<caf::strong_actor_ptr>(hub_);
+  return caf::actor_cast<caf::strong_actor_ptr>(aggregator_);
 }
 
 caf::strong_actor_ptr arbitrator_host::start_arbitrator() {
@@ -231,7 +231,7 @@ caf::strong_actor_ptr arbitrator_host::start_arbitrator() {
                                                              .seat = world_.is_tree() ? actors::arbitrator_seat::root
                                                                                       : actors::arbitrator_seat::alone,
                                                              .journal = journal_},
-                                  hub_, actors::learner_actor{});
+                                  aggregator_, actors::learner_actor{});
   return caf::actor_cast<caf::strong_actor_ptr>(judge_);
 }
 
@@ -262,7 +262,7 @@ void arbitrator_host::crash() {
   alive_ = gateway_stands_ = false;
   ++life_;
   deferred_.clear();
-  world_.checks.hub_gone();
+  world_.checks.aggregator_gone();
   if (world_.is_tree())
     world_.nodes[0]->crash();
   world_.net.host_gone(root_host);
@@ -271,15 +271,15 @@ void arbitrator_host::crash() {
 }
 
 bool arbitrator_host::kill_aggregator() {
-  if (!alive_ || !hub_)
+  if (!alive_ || !aggregator_)
     return false;
   if (replicated_) { // a leader's host ends with its aggregator, which would not know what the journal was given since
     crash();
     return true;
   }
-  world_.log([] { return std::string("hub: is killed"); });
-  world_.checks.hub_gone();
-  caf::anon_send_exit(hub_, caf::exit_reason::kill);
+  world_.log([] { return std::string("aggregator: is killed"); });
+  world_.checks.aggregator_gone();
+  caf::anon_send_exit(aggregator_, caf::exit_reason::kill);
   return false;
 }
 

@@ -3,7 +3,7 @@
 /// The arbitrator's host: its real actors under their real supervisors, and for every connection an actor that stands
 /// there for the worker behind it.
 
-#include "actors/aggregator/hub.hpp"
+#include "actors/aggregator/aggregator.hpp"
 #include "actors/arbitrator/arbitrator.hpp"
 #include "actors/host/supervisor.hpp"
 #include "actors/host_events.hpp"
@@ -31,7 +31,7 @@ using connection_ptr = std::shared_ptr<connection>;
 struct answer {
   bool heard = false; ///< otherwise it failed, or time is over
   message<messages::welcome> said;
-  actors::aggregator_actor hub;
+  actors::aggregator_actor aggregator;
 };
 
 /// A worker as the arbitrator's actors see it; what they send goes over the connection. The other handlers are requests
@@ -79,9 +79,9 @@ public:
   }
   std::uint64_t life() const { return life_; }
   /// Counts aggregators, of all lives.
-  std::uint64_t hub_life() const { return hubs_.size(); }
+  std::uint64_t aggregator_life() const { return aggregators_.size(); }
   /// That of the aggregator that has spawned this actor.
-  std::uint64_t hub_life_of(caf::actor_id spawned) const;
+  std::uint64_t aggregator_life_of(caf::actor_id spawned) const;
   bool reachable() const;
   actors::gateway_actor gateway() const { return caf::actor_cast<actors::gateway_actor>(gateway_); }
   /// Runs at the host: later when it is stopped, never when it dies before.
@@ -101,7 +101,7 @@ private:
   bool gateway_stands_ = false;
   actors::part_outcome outcome_;
   std::uint64_t life_ = 0;
-  std::vector<caf::actor_id> hubs_; ///< rising
+  std::vector<caf::actor_id> aggregators_; ///< rising
   bool replicated_ = false;
   replication::journal kept_;
   std::int64_t told_us_ = 0; ///< when the newest of what it keeps is told
@@ -111,7 +111,7 @@ private:
   std::shared_ptr<actors::host_events> events_;
   std::shared_ptr<ledger::writer> ledger_;
   actors::gateway_local gateway_;
-  actors::hub_actor hub_;
+  actors::aggregator_local aggregator_;
   actors::arbitrator_actor judge_;
   std::vector<caf::actor> supervisors_;
 };

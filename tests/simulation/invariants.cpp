@@ -30,7 +30,7 @@ std::uint32_t invariants::rank_of(const std::string& host) const {
   return 0;
 }
 
-void invariants::hub_started() {
+void invariants::aggregator_started() {
   newest_generation_ = 0;
   last_decided_ = {};
   admitted_.clear();
@@ -51,8 +51,8 @@ void invariants::reported(const messages::window_report& report) {
   newest = std::max(newest, report.window);
 }
 
-void invariants::hub_gone() {
-  hub_gone_us_ = world_.time.now_us();
+void invariants::aggregator_gone() {
+  aggregator_gone_us_ = world_.time.now_us();
 }
 
 void invariants::row_written(const ledger::row& row) {
@@ -90,7 +90,7 @@ void invariants::formed(const ledger::generation& row) {
     violated(fmt::format("generation {} was formed after {}", row.generation, newest_generation_));
   intact_ = true;
   members_ = row.members.size();
-  first_of_hub_ = newest_generation_ == 0;
+  first_of_aggregator_ = newest_generation_ == 0;
   newest_generation_ = row.generation;
   if (calm() && (generations_ > 1 || row.members.size() != world_.workers.size()))
     violated("without any fault, another generation than the first was formed");
@@ -131,7 +131,7 @@ void invariants::check_members(const ledger::generation& row, const std::vector<
 
 void invariants::check_steps_lost(const ledger::generation& row, const std::vector<std::uint32_t>& members) {
   // One that knows nothing of generations before may count again what was lost at the end of an older one.
-  const auto attempted = std::max(first_of_hub_ ? furthest_ : attempted_, row.steps);
+  const auto attempted = std::max(first_of_aggregator_ ? furthest_ : attempted_, row.steps);
   if (row.steps_lost > attempted - row.steps)
     violated(fmt::format("generation {} is said to have lost {} steps; nobody has tried more than step {} of {}",
                          row.generation, row.steps_lost, attempted, row.steps));
@@ -362,7 +362,7 @@ void invariants::finish() {
   for (const auto& [key, aggregators] : expected_)
     for (const auto& judged : aggregators)
       for (const auto& [rank, expected] : judged) {
-        const bool excused = !expected.through || expected.decided_us == hub_gone_us_ ||
+        const bool excused = !expected.through || expected.decided_us == aggregator_gone_us_ ||
                              !(expected.through->parted || expected.through->stands());
         if (!expected.arrived && !excused)
           violated(

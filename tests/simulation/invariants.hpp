@@ -38,8 +38,8 @@ public:
     for (const auto& member : formed.members)
       meant_[{formed.generation, member.rank}] = member.incarnation;
   }
-  void hub_started();
-  void hub_gone();
+  void aggregator_started();
+  void aggregator_gone();
   void run_ended(const actors::part_outcome& outcome);
   /// A hello is on its way to the aggregator, whose row in the ledger tells that it has been heard.
   void asked(const messages::hello& said, const std::shared_ptr<connection>& through = nullptr);
@@ -117,7 +117,7 @@ private:
   std::uint64_t newest_generation_ = 0;             ///< that this aggregator formed
   std::size_t members_ = 0;                         ///< of it
   bool intact_ = false;                             ///< all of them are there
-  bool first_of_hub_ = false;                       ///< the newest is the first that it formed
+  bool first_of_aggregator_ = false;                ///< the newest is the first that it formed
   std::map<const ring*, trained_generation> trained_;
   trained_generation* last_trained_ = nullptr;
   std::uint64_t furthest_ = 0;          ///< step that anybody has ever tried
@@ -128,7 +128,7 @@ private:
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint64_t> meant_; ///< incarnation, by generation and rank
   std::map<messages::decision_key, judged_decisions> kept_; ///< by the journal, where no row may tell of it
   std::map<std::uint64_t, std::uint64_t> decided_in_;
-  std::int64_t hub_gone_us_ = -1;
+  std::int64_t aggregator_gone_us_ = -1;
   // Of a tree, whose shards decide before the root's ledger tells.
   using decision_place = std::tuple<std::uint64_t, messages::decision_key, std::uint32_t>; ///< generation, key, rank
   std::map<decision_place, std::uint32_t> taken_; ///< batch that the worker has taken

@@ -52,7 +52,7 @@ void ring::start() {
     waits_ = true;
     return;
   }
-  if (world_.host.hub_life() != where_.hub_life || !world_.host.alive()) {
+  if (world_.host.aggregator_life() != where_.aggregator_life || !world_.host.alive()) {
     failed_ = true;
     for (const auto rank : place_.members)
       peer_lost(rank);

@@ -21,8 +21,8 @@ class ring;
 
 /// The store of a placement.
 struct meeting_point {
-  std::uint64_t store = 0;    ///< id of its actor
-  std::uint64_t hub_life = 0; ///< of the aggregator that holds it
+  std::uint64_t store = 0;           ///< id of its actor
+  std::uint64_t aggregator_life = 0; ///< of the aggregator that holds it
   friend auto operator<=>(const meeting_point&, const meeting_point&) = default;
 };
 

@@ -26,7 +26,7 @@ void attempt_later(connector_pointer self, double delay_seconds) {
 
 /// As actors/network/connector does, over the simulation's network.
 actors::connector_actor::behavior_type connector(connector_pointer self, simulation* world, tree_node* node,
-                                                 std::vector<std::uint32_t> targets, actors::hub_actor shard) {
+                                                 std::vector<std::uint32_t> targets, actors::aggregator_local shard) {
   auto& state = self->state;
   session::reconnection_options options{.hosts = {}, .first_seconds = world->timeouts.rejoin_timeout_ms / 1000.0};
   for (const auto host : targets)
@@ -159,8 +159,8 @@ caf::strong_actor_ptr tree_node::start_shard() {
                              .incarnation = world_.next_incarnation++,
                              .events = index_ == 0 ? nullptr : events_};
   shard_ = shared_actor_system().spawn(
-      actors::hub,
-      actors::hub_options{.file = world_.shared_file, .timeouts = world_.timeouts, .role = std::move(role)});
+      actors::aggregator,
+      actors::aggregator_options{.file = world_.shared_file, .timeouts = world_.timeouts, .role = std::move(role)});
   tell_gateway();
   return caf::actor_cast<caf::strong_actor_ptr>(shard_);
 }

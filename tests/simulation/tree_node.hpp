@@ -3,7 +3,7 @@
 /// What a host holds of a tree of arbitrators: the real shard and its arbitrator under their real supervisor, a gateway
 /// unless it is the root's host, and a modelled connector that runs the real choice of whom to reach.
 
-#include "actors/aggregator/hub.hpp"
+#include "actors/aggregator/aggregator.hpp"
 #include "actors/arbitrator/arbitrator.hpp"
 #include "actors/host/supervisor.hpp"
 #include "actors/host_events.hpp"
@@ -58,7 +58,7 @@ private:
   bool gateway_stands_ = false;
   std::shared_ptr<actors::host_events> events_;
   actors::gateway_local gateway_;
-  actors::hub_actor shard_;
+  actors::aggregator_local shard_;
   actors::connector_actor connector_;
   actors::arbitrator_actor judge_;
   std::vector<caf::actor> supervisors_;

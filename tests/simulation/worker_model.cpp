@@ -37,11 +37,11 @@ struct simulated_worker::performer {
           if (const auto said = heard.heard ? unpack<messages::welcome>(heard.said, "worker") : nullptr)
             welcome = *said;
           const bool accepted = welcome && welcome->verdict == messages::welcome_verdict::accepted;
-          if (accepted && !heard.hub)
+          if (accepted && !heard.aggregator)
             welcome.reset();
           if (accepted && welcome->rank != self->rank_)
             self->world_.checks.violated(fmt::format("w{} was given rank {}", self->rank_, welcome->rank));
-          self->answering_hub_ = heard.hub;
+          self->answering_aggregator_ = heard.aggregator;
           self->happen(events::hello_answered{number, std::move(welcome)});
         });
   }
@@ -55,43 +55,43 @@ struct simulated_worker::performer {
     worker.happen(events::disconnected{});
     worker.attempt_later(worker.next_.redirected(what.leader, worker.now_seconds()));
   }
-  void operator()(const effects::follow_hub&) const { worker.hub_ = worker.answering_hub_; }
-  void operator()(const effects::forget_hub&) const { worker.hub_ = nullptr; }
+  void operator()(const effects::follow_aggregator&) const { worker.aggregator_ = worker.answering_aggregator_; }
+  void operator()(const effects::forget_aggregator&) const { worker.aggregator_ = nullptr; }
   void operator()(const effects::send_report& what) const {
     if (worker.link_)
-      world.net.to_server(worker.link_, [hub = worker.hub_, packed = pack(what.report)] {
-        caf::anon_send(hub, atom::report_v, packed);
+      world.net.to_server(worker.link_, [aggregator = worker.aggregator_, packed = pack(what.report)] {
+        caf::anon_send(aggregator, atom::report_v, packed);
       });
   }
   void operator()(const effects::send_evaluation&) const {}
   void operator()(const effects::send_heartbeat& what) const {
-    worker.request(
-        [hub = worker.hub_, packed = pack(what.heartbeat)](const connection_ptr& link, std::uint64_t ticket) {
-          caf::anon_send(link->proxy, atom::beat_v, ticket, hub, packed);
-        },
-        what.timeout_ms,
-        [self = &worker, asked = worker.hub_, reports = what.reports](const answer& heard) {
-          if (self->hub_ == asked)
-            self->happen(events::heartbeat_answered{heard.heard, reports});
-        });
+    worker.request([aggregator = worker.aggregator_, packed = pack(what.heartbeat)](
+                       const connection_ptr& link,
+                       std::uint64_t ticket) { caf::anon_send(link->proxy, atom::beat_v, ticket, aggregator, packed); },
+                   what.timeout_ms,
+                   [self = &worker, asked = worker.aggregator_, reports = what.reports](const answer& heard) {
+                     if (self->aggregator_ == asked)
+                       self->happen(events::heartbeat_answered{heard.heard, reports});
+                   });
   }
   void operator()(const effects::send_absence&) const {} // it has no external trainer
-  void operator()(const effects::settle_hub& what) const {
+  void operator()(const effects::settle_aggregator& what) const {
     worker.request(
-        [hub = worker.hub_](const connection_ptr& link, std::uint64_t ticket) {
-          caf::anon_send(link->proxy, atom::settle_v, ticket, hub);
+        [aggregator = worker.aggregator_](const connection_ptr& link, std::uint64_t ticket) {
+          caf::anon_send(link->proxy, atom::settle_v, ticket, aggregator);
         },
         what.timeout_ms,
         [self = &worker](const answer& heard) {
           if (heard.heard && self->link_)
             self->link_->parted = true;
-          self->happen(events::hub_settled{});
+          self->happen(events::aggregator_settled{});
         });
   }
   void operator()(const effects::say_farewell& what) const {
     worker.request(
-        [hub = worker.hub_, packed = pack(what.farewell)](const connection_ptr& link, std::uint64_t ticket) {
-          caf::anon_send(link->proxy, atom::farewell_v, ticket, hub, packed);
+        [aggregator = worker.aggregator_, packed = pack(what.farewell)](const connection_ptr& link,
+                                                                        std::uint64_t ticket) {
+          caf::anon_send(link->proxy, atom::farewell_v, ticket, aggregator, packed);
         },
         what.timeout_ms,
         [self = &worker](const answer& heard) {
@@ -173,7 +173,7 @@ void simulated_worker::start(std::uint64_t checkpoint_steps) {
     reaching.first_seconds = world_.timeouts.rejoin_timeout_ms / 1000.0;
   next_ = session::reconnection(std::move(reaching), now_seconds());
   attempt_due_ = false;
-  hub_ = nullptr;
+  aggregator_ = nullptr;
   checkpoint_steps_ = checkpoint_steps;
   thread = {};
   auto options = session::options_of(*world_.shared_file, world_.digest, world_.name_of(rank_), incarnation_);
@@ -193,7 +193,7 @@ void simulated_worker::crash() {
   alive_ = false;
   deferred_.clear();
   pending_.clear();
-  hub_ = nullptr;
+  aggregator_ = nullptr;
   link_ = nullptr;
   if (auto* node = world_.node_at(host_of(rank_)))
     node->crash();
@@ -388,11 +388,11 @@ void simulated_worker::connection_lost(const connection_ptr& one) {
   disconnect();
 }
 
-/// DOWN of the gateway or of a hub.
+/// DOWN of the gateway or of an aggregator.
 void simulated_worker::actor_gone(const connection_ptr& through, const caf::actor_addr& gone) {
-  if (hub_ && gone == hub_.address()) {
-    log([] { return "its hub is gone"; });
-    happen(events::hub_down{});
+  if (aggregator_ && gone == aggregator_.address()) {
+    log([] { return "its aggregator is gone"; });
+    happen(events::aggregator_down{});
   } else if (through == link_ && gone == through->gateway.address()) {
     log([] { return "the gateway is gone"; });
     disconnect();

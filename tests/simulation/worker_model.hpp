@@ -98,10 +98,10 @@ private:
   std::vector<std::uint32_t> targets_; ///< hosts
   session::reconnection next_;
   bool attempt_due_ = false;
-  actors::aggregator_actor hub_; ///< null while orphaned
-  meeting_point store_;          ///< of the placement that was taken last
+  actors::aggregator_actor aggregator_; ///< null while orphaned
+  meeting_point store_;                 ///< of the placement that was taken last
   // Came with the event under way.
-  actors::aggregator_actor answering_hub_;
+  actors::aggregator_actor answering_aggregator_;
   meeting_point offered_store_;
   std::uint64_t checkpoint_steps_ = 0;
   std::int64_t restart_delay_us_ = 0; ///< after a leave

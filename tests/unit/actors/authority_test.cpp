@@ -118,7 +118,7 @@ TEST(Authority, OverAWorkerIsItsArbitrators) {
                                          {"w0", "w1", {kind::decision}, false},
                                          {"w0", "hub", {kind::answer}, true},
                                          {"w0", "w1", {kind::answer}, false},
-                                         {"w0", "hub", {kind::guidance}, false}, // it has no hub
+                                         {"w0", "hub", {kind::guidance}, false}, // it has no aggregator
                                          {"w0", "hub", {kind::report, "", {0}}, false},
                                      });
 }

@@ -1,7 +1,7 @@
 // How often a report is encoded and decoded on its way from a training thread to the ledger, between two actor systems
 // that are connected over loopback as two hosts are.
 
-#include "actors/aggregator/hub.hpp"
+#include "actors/aggregator/aggregator.hpp"
 #include "actors/arbitrator/arbitrator.hpp"
 #include "actors/network/gateway.hpp"
 #include "actors/packing.hpp"
@@ -60,24 +60,25 @@ protected:
     file_.name = "two";
     file_.hosts.push_back({.name = "north", .port = 1, .roles = {cluster::role::arbitrator}});
     file_.hosts.push_back({.name = "ada", .port = 2});
-    hub_ = north_.spawn(
-        hub, hub_options{.file = std::make_shared<const cluster::cluster_file>(file_),
-                         .timeouts = timeouts_,
-                         .role = root_options{.run_ledger = ledger_, .events = std::make_shared<host_events>()}});
+    aggregator_ = north_.spawn(
+        aggregator,
+        aggregator_options{.file = std::make_shared<const cluster::cluster_file>(file_),
+                           .timeouts = timeouts_,
+                           .role = root_options{.run_ledger = ledger_, .events = std::make_shared<host_events>()}});
     judge_ = north_.spawn(arbitrator,
                           arbitrator_options{.file = std::make_shared<const cluster::cluster_file>(file_),
                                              .timeouts = timeouts_,
                                              .parameters = {},
                                              .run_ledger = ledger_},
-                          hub_, learner_actor{});
+                          aggregator_, learner_actor{});
     door_ = north_.spawn(gateway, std::string("north"), true, std::shared_ptr<host_events>());
-    caf::anon_send(door_, atom::serve_v, caf::actor_cast<greeter_actor>(hub_));
+    caf::anon_send(door_, atom::serve_v, caf::actor_cast<greeter_actor>(aggregator_));
   }
 
   ~TwoHosts() override {
-    for (const auto& one :
-         {caf::actor_cast<caf::actor>(hub_), caf::actor_cast<caf::actor>(judge_), caf::actor_cast<caf::actor>(door_),
-          caf::actor_cast<caf::actor>(measuring_), caf::actor_cast<caf::actor>(worker_)})
+    for (const auto& one : {caf::actor_cast<caf::actor>(aggregator_), caf::actor_cast<caf::actor>(judge_),
+                            caf::actor_cast<caf::actor>(door_), caf::actor_cast<caf::actor>(measuring_),
+                            caf::actor_cast<caf::actor>(worker_)})
       if (one)
         caf::anon_send_exit(one, caf::exit_reason::user_shutdown);
   }
@@ -129,7 +130,7 @@ protected:
   system_config ada_config_{timeouts_};
   caf::actor_system north_{north_config_};
   caf::actor_system ada_{ada_config_};
-  hub_actor hub_;
+  aggregator_local aggregator_;
   arbitrator_actor judge_;
   gateway_local door_;
   telemetry_actor measuring_;

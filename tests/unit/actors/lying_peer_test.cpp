@@ -43,12 +43,12 @@ private:
   std::map<std::string, int> words_;
 };
 
-struct hub_stand_in_state {
-  static constexpr const char* name = "hub";
+struct aggregator_stand_in_state {
+  static constexpr const char* name = "aggregator";
 };
-using hub_stand_in = aggregator_actor::extend_with<greeter_actor>;
+using aggregator_stand_in = aggregator_actor::extend_with<greeter_actor>;
 
-/// The handle that the hub answers with; null for its own.
+/// The handle that the aggregator answers with; null for its own.
 class handed_out {
 public:
   void set(const caf::strong_actor_ptr& handle) {
@@ -65,9 +65,9 @@ private:
   caf::strong_actor_ptr handle_;
 };
 
-/// Takes whatever comes to a hub, and answers a hello with the handle that a test wants to be attacked.
-hub_stand_in::behavior_type stand_in(hub_stand_in::stateful_pointer<hub_stand_in_state> self,
-                                     std::shared_ptr<heard> received, std::shared_ptr<handed_out> handed) {
+/// Takes whatever comes to an aggregator, and answers a hello with the handle that a test wants to be attacked.
+aggregator_stand_in::behavior_type stand_in(aggregator_stand_in::stateful_pointer<aggregator_stand_in_state> self,
+                                            std::shared_ptr<heard> received, std::shared_ptr<handed_out> handed) {
   self->set_down_handler(
       [received](const caf::down_msg& down) { received->add("end of " + caf::to_string(down.source)); });
   return {
@@ -151,21 +151,22 @@ public:
         "ada", keys, std::set<std::string>{"ben", "cy"}, [](const std::string&) {},
         guarded ? std::make_shared<authority>(file, "ada") : nullptr);
     ben_ = std::make_unique<one_host>("ben", keys, std::set<std::string>{}, [](const std::string&) {});
-    hub_ = ada_->system().spawn(stand_in, received, handed_);
+    aggregator_ = ada_->system().spawn(stand_in, received, handed_);
     worker_ = ada_->system().spawn(worker_stand_in, received);
     meeting_ = ada_->system().spawn(store, std::size_t{2});
-    caf::anon_send(caf::actor_cast<gateway_local>(ada_->own()), atom::serve_v, caf::actor_cast<greeter_actor>(hub_));
+    caf::anon_send(caf::actor_cast<gateway_local>(ada_->own()), atom::serve_v,
+                   caf::actor_cast<greeter_actor>(aggregator_));
     port = ada_->publish();
     gateway = ben_->reach("ada", port);
     EXPECT_TRUE(gateway) << ben_->problem();
   }
   ~attacked() {
-    for (const auto& each : {caf::actor_cast<caf::actor>(hub_), caf::actor_cast<caf::actor>(worker_),
+    for (const auto& each : {caf::actor_cast<caf::actor>(aggregator_), caf::actor_cast<caf::actor>(worker_),
                              caf::actor_cast<caf::actor>(meeting_)})
       caf::anon_send_exit(each, caf::exit_reason::kill);
   }
 
-  /// An actor of ada's as ben sees it; the hub where none is named. Null: ada has refused, or does not answer.
+  /// An actor of ada's as ben sees it; the aggregator where none is named. Null: ada has refused, or does not answer.
   aggregator_actor hear_of(const caf::strong_actor_ptr& target = {}, const std::string& as = "ben") {
     handed_->set(target);
     const auto own = ben_->system().spawn(worker_stand_in, std::make_shared<heard>());
@@ -177,8 +178,8 @@ public:
     for (int tries = 0; !over && tries < 20; ++tries)
       self->request(gateway, std::chrono::seconds(3), atom::hello_v, pack(said), own)
           .receive(
-              [&](const message<messages::welcome>&, const aggregator_actor& hub) {
-                found = hub;
+              [&](const message<messages::welcome>&, const aggregator_actor& aggregator) {
+                found = aggregator;
                 over = true;
               },
               [&](const caf::error& error) {
@@ -207,12 +208,12 @@ public:
   }
   /// Everything that ben has sent before has come, and ada still answers to what ben may say.
   bool settles() {
-    const auto hub = hear_of();
-    if (!hub)
+    const auto aggregator = hear_of();
+    if (!aggregator)
       return false;
     caf::scoped_actor self(ben_->system());
     bool answered = false;
-    self->request(hub, patience, atom::beat_v, pack(messages::heartbeat{.rank = 0, .incarnation = 1}))
+    self->request(aggregator, patience, atom::beat_v, pack(messages::heartbeat{.rank = 0, .incarnation = 1}))
         .receive([&](atom::beat) { answered = true; }, [](const caf::error&) {});
     return answered;
   }
@@ -234,7 +235,7 @@ public:
     return comes_through([&] { return received->count(word) > 0; });
   }
 
-  const hub_stand_in& hub() const { return hub_; }
+  const aggregator_stand_in& aggregator() const { return aggregator_; }
   one_host& ada() { return *ada_; }
   one_host& ben() { return *ben_; }
   std::uint64_t refused() const { return ada_->network().refused(); }
@@ -247,7 +248,7 @@ private:
   std::unique_ptr<one_host> ada_;
   std::unique_ptr<one_host> ben_;
   std::shared_ptr<handed_out> handed_ = std::make_shared<handed_out>();
-  hub_stand_in hub_;
+  aggregator_stand_in aggregator_;
   worker_actor worker_;
   store_actor meeting_;
 };
@@ -330,12 +331,13 @@ protected:
 
 TEST_F(LyingPeer, MaySayWhatIsItsOwn) {
   attacked host(keys_.path(), true);
-  const auto hub = host.hear_of();
-  ASSERT_TRUE(hub);
+  const auto aggregator = host.hear_of();
+  ASSERT_TRUE(aggregator);
   messages::window_report report{.host = "ben", .rank = 0, .generation = 1, .window = 1};
-  EXPECT_TRUE(host.hears("report", hub, atom::report_v, pack(report)));
-  EXPECT_TRUE(host.hears("farewell", hub, atom::farewell_v, pack(messages::farewell{.host = "ben", .decisions = {}})));
-  EXPECT_TRUE(host.hears("own beat", hub, atom::beat_v, pack(messages::heartbeat{.rank = 0, .incarnation = 1})));
+  EXPECT_TRUE(host.hears("report", aggregator, atom::report_v, pack(report)));
+  EXPECT_TRUE(
+      host.hears("farewell", aggregator, atom::farewell_v, pack(messages::farewell{.host = "ben", .decisions = {}})));
+  EXPECT_TRUE(host.hears("own beat", aggregator, atom::beat_v, pack(messages::heartbeat{.rank = 0, .incarnation = 1})));
   EXPECT_EQ(host.refused(), 0U);
 }
 
@@ -422,7 +424,7 @@ TEST_F(LyingPeer, EndsTheRunForAReplica) {
     const messages::farewell said{.host = "cy", .reason = "over", .decisions = {}};
     self->request(host.gateway, patience, atom::finish_v, pack(said));
     const bool ended = host.comes_through([&] { return host.ada().events()->take().arbitrator.has_value(); });
-    const auto greeter = caf::actor_cast<greeter_actor>(host.hub());
+    const auto greeter = caf::actor_cast<greeter_actor>(host.aggregator());
     caf::anon_send(caf::actor_cast<gateway_local>(host.ada().own()), atom::serve_v, greeter);
     return ended;
   });

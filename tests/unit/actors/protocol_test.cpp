@@ -195,7 +195,7 @@ TEST(Protocol, AWorkerThatWakesComesBack) {
 TEST(Protocol, AStopIsPassedOnToEveryWorkerAndToThoseWhoComeLater) {
   simulated_shard shard(2, 21);
   shard.join_all();
-  caf::anon_send(shard.hub, atom::stop_v);
+  caf::anon_send(shard.aggregator, atom::stop_v);
   shard.run();
   for (const auto& inbox : shard.inboxes)
     EXPECT_EQ(inbox->stops, 1U);
@@ -251,12 +251,12 @@ TEST(Protocol, ARestartedAggregatorTakesTheRunningGenerationOver) {
   shard.send_report(0, 1);
   shard.send_report(1, 1);
   shard.run();
-  const auto hub_before = shard.hub;
+  const auto aggregator_before = shard.aggregator;
   const auto judge_before = shard.judge;
-  caf::anon_send_exit(shard.hub, caf::exit_reason::kill);
+  caf::anon_send_exit(shard.aggregator, caf::exit_reason::kill);
   shard.run();
   shard.advance(1s);
-  EXPECT_NE(shard.hub, hub_before);
+  EXPECT_NE(shard.aggregator, aggregator_before);
   EXPECT_NE(shard.judge, judge_before) << "rest_for_one";
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     messages::hello again;
@@ -305,9 +305,9 @@ TEST(Protocol, TheArbitratorGivesUpWhenItKeepsFailing) {
 TEST(Protocol, GarbageIsRefusedAndChangesNothing) {
   simulated_shard shard(1, 23);
   shard.join_all();
-  caf::anon_send(shard.hub, atom::report_v, messages::message<messages::window_report>());
+  caf::anon_send(shard.aggregator, atom::report_v, messages::message<messages::window_report>());
   const auto other = messages::encode(messages::decision{.key = {1, 1}, .generation = 1, .batch = 64});
-  caf::anon_send(shard.hub, atom::report_v,
+  caf::anon_send(shard.aggregator, atom::report_v,
                  messages::message(messages::decode_as<messages::window_report>(other->view())));
   shard.run();
   shard.send_report(0, 1);

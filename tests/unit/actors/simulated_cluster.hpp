@@ -91,8 +91,8 @@ public:
 
   void beat_all() {
     for (std::uint32_t rank = 0; rank < handles.size(); ++rank)
-      if (const auto hub = hub_of(rank); hub && !silent.contains(rank))
-        caf::anon_send(hub, atom::beat_v,
+      if (const auto aggregator = aggregator_of(rank); aggregator && !silent.contains(rank))
+        caf::anon_send(aggregator, atom::beat_v,
                        pack(messages::heartbeat{.rank = rank,
                                                 .incarnation = rank + 1,
                                                 .generation = inboxes[rank]->generation(),
@@ -155,7 +155,7 @@ protected:
   virtual ~simulated_cluster() = default;
 
   /// Whom the worker reports to; null: nobody is there.
-  virtual aggregator_actor hub_of(std::uint32_t rank) const = 0;
+  virtual aggregator_actor aggregator_of(std::uint32_t rank) const = 0;
 };
 
 } // namespace dynamix::actors::testing

@@ -2,7 +2,7 @@
 
 /// The real actors of one arbitrator's host in a simulated cluster.
 
-#include "actors/aggregator/hub.hpp"
+#include "actors/aggregator/aggregator.hpp"
 #include "actors/arbitrator/arbitrator.hpp"
 #include "actors/host/supervisor.hpp"
 #include "actors/network/gateway.hpp"
@@ -20,7 +20,7 @@ public:
   simulated_shard(std::uint32_t workers, std::uint64_t seed) : simulated_cluster(workers, seed) {
     file.arbitrator.policy = cluster::policy_kind::ppo;
     door = system.spawn(gateway, std::string("north"), true, events);
-    start_hub();
+    start_aggregator();
     run();
   }
 
@@ -72,38 +72,38 @@ public:
   }
 
   void send_report(std::uint32_t rank, std::uint64_t window, bool final = false) {
-    caf::anon_send(hub, atom::report_v, pack(report(rank, window, final)));
+    caf::anon_send(aggregator, atom::report_v, pack(report(rank, window, final)));
   }
 
   void say_farewell(std::uint32_t rank, bool succeeded = true) {
     messages::farewell said{.host = "w" + std::to_string(rank), .rank = rank, .succeeded = succeeded, .reason = "done"};
-    caf::anon_send(hub, atom::farewell_v, pack(said));
+    caf::anon_send(aggregator, atom::farewell_v, pack(said));
   }
 
   gateway_local door;
-  hub_actor hub;
+  aggregator_local aggregator;
   arbitrator_actor judge;
   caf::actor tree;
 
 private:
-  aggregator_actor hub_of(std::uint32_t) const override { return hub; }
+  aggregator_actor aggregator_of(std::uint32_t) const override { return aggregator; }
 
-  void start_hub() {
+  void start_aggregator() {
     std::vector<child_specification> children;
-    children.push_back({"hub", [this] {
-                          hub_options options{.file = std::make_shared<const cluster::cluster_file>(file),
-                                              .timeouts = timeouts,
-                                              .role = root_options{.run_ledger = rows, .events = events}};
-                          hub = system.spawn(actors::hub, std::move(options));
-                          caf::anon_send(door, atom::serve_v, caf::actor_cast<greeter_actor>(hub));
-                          return caf::actor_cast<caf::strong_actor_ptr>(hub);
+    children.push_back({"aggregator", [this] {
+                          aggregator_options options{.file = std::make_shared<const cluster::cluster_file>(file),
+                                                     .timeouts = timeouts,
+                                                     .role = root_options{.run_ledger = rows, .events = events}};
+                          aggregator = system.spawn(actors::aggregator, std::move(options));
+                          caf::anon_send(door, atom::serve_v, caf::actor_cast<greeter_actor>(aggregator));
+                          return caf::actor_cast<caf::strong_actor_ptr>(aggregator);
                         }});
     children.push_back({"arbitrator", [this] {
                           arbitrator_options options{.file = std::make_shared<const cluster::cluster_file>(file),
                                                      .timeouts = timeouts,
                                                      .parameters = {},
                                                      .run_ledger = rows};
-                          judge = system.spawn(arbitrator, std::move(options), hub, learner_actor{});
+                          judge = system.spawn(arbitrator, std::move(options), aggregator, learner_actor{});
                           return caf::actor_cast<caf::strong_actor_ptr>(judge);
                         }});
     tree = system.spawn(supervisor, supervision_options{.strategy = supervision_strategy::rest_for_one},

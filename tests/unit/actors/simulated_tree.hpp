@@ -2,7 +2,7 @@
 
 /// A tree's real actors in a simulated cluster. The test plays connectors and workers.
 
-#include "actors/aggregator/hub.hpp"
+#include "actors/aggregator/aggregator.hpp"
 #include "actors/arbitrator/arbitrator.hpp"
 #include "actors/host/supervisor.hpp"
 #include "actors/network/gateway.hpp"
@@ -78,8 +78,8 @@ public:
     filled.training = {.steps = 10, .samples = 10ULL * filled.batch, .accuracy = 0.5, .iteration_seconds = 0.02};
     filled.training.compute_seconds = filled.batch * 1e-4 * (1 + rank % 3);
     inboxes[rank]->steps = 10 * window;
-    if (nodes[places[rank]].hub)
-      caf::anon_send(nodes[places[rank]].hub, atom::report_v, pack(filled));
+    if (nodes[places[rank]].aggregator)
+      caf::anon_send(nodes[places[rank]].aggregator, atom::report_v, pack(filled));
   }
 
   /// The node's process ends, and is not started again.
@@ -91,7 +91,7 @@ public:
 
   struct node_actors {
     gateway_local door;
-    hub_actor hub;
+    aggregator_local aggregator;
     arbitrator_actor judge;
     caf::actor supervisor;
     bool dead = false;
@@ -99,15 +99,15 @@ public:
 
   cluster::tree_plan plan;
   gateway_local root_door;
-  hub_actor hub;
+  aggregator_local aggregator;
   caf::actor root;
   std::vector<node_actors> nodes;  ///< as in the plan; the root's is empty
   std::vector<std::size_t> places; ///< node of each worker
 
 private:
-  aggregator_actor hub_of(std::uint32_t rank) const override {
-    const auto& hub = nodes[places[rank]].hub;
-    return hub ? aggregator_actor{hub} : aggregator_actor{};
+  aggregator_actor aggregator_of(std::uint32_t rank) const override {
+    const auto& aggregator = nodes[places[rank]].aggregator;
+    return aggregator ? aggregator_actor{aggregator} : aggregator_actor{};
   }
 
   struct places_state {
@@ -125,7 +125,7 @@ private:
           if (place != 0 && nodes[place].dead)
             continue;
           const auto& door = place == 0 ? root_door : nodes[place].door;
-          caf::anon_send(nodes[node].hub, atom::connected_v, caf::actor_cast<gateway_actor>(door));
+          caf::anon_send(nodes[node].aggregator, atom::connected_v, caf::actor_cast<gateway_actor>(door));
           return;
         }
       };
@@ -147,13 +147,14 @@ private:
 
   void start_root() {
     std::vector<child_specification> children;
-    children.push_back({"hub", [this] {
-                          hub_options options{.file = std::make_shared<const cluster::cluster_file>(file),
-                                              .timeouts = timeouts,
-                                              .role = root_options{.run_ledger = rows, .events = events, .plan = plan}};
-                          hub = system.spawn(actors::hub, std::move(options));
-                          caf::anon_send(root_door, atom::serve_v, caf::actor_cast<attacher_actor>(hub));
-                          return caf::actor_cast<caf::strong_actor_ptr>(hub);
+    children.push_back({"aggregator", [this] {
+                          aggregator_options options{
+                              .file = std::make_shared<const cluster::cluster_file>(file),
+                              .timeouts = timeouts,
+                              .role = root_options{.run_ledger = rows, .events = events, .plan = plan}};
+                          aggregator = system.spawn(actors::aggregator, std::move(options));
+                          caf::anon_send(root_door, atom::serve_v, caf::actor_cast<attacher_actor>(aggregator));
+                          return caf::actor_cast<caf::strong_actor_ptr>(aggregator);
                         }});
     children.push_back({"arbitrator", [this] {
                           arbitrator_options options{.file = std::make_shared<const cluster::cluster_file>(file),
@@ -162,7 +163,7 @@ private:
                                                      .run_ledger = rows,
                                                      .seat = arbitrator_seat::root};
                           return caf::actor_cast<caf::strong_actor_ptr>(
-                              system.spawn(arbitrator, std::move(options), hub, learner_actor{}));
+                              system.spawn(arbitrator, std::move(options), aggregator, learner_actor{}));
                         }});
     root = system.spawn(supervisor, supervision_options{.strategy = supervision_strategy::rest_for_one},
                         std::move(children), events, [](const std::string&) {});
@@ -176,15 +177,16 @@ private:
            auto& node = nodes[index];
            shard_options role{
                .host = plan.nodes[index].host, .parent = "north", .incarnation = generator() | 1, .events = nullptr};
-           node.hub = system.spawn(actors::hub, hub_options{.file = std::make_shared<const cluster::cluster_file>(file),
-                                                            .timeouts = timeouts,
-                                                            .role = std::move(role)});
+           node.aggregator = system.spawn(
+               actors::aggregator, aggregator_options{.file = std::make_shared<const cluster::cluster_file>(file),
+                                                      .timeouts = timeouts,
+                                                      .role = std::move(role)});
            if (plan.nodes[index].is_shard())
-             caf::anon_send(node.door, atom::serve_v, caf::actor_cast<greeter_actor>(node.hub));
+             caf::anon_send(node.door, atom::serve_v, caf::actor_cast<greeter_actor>(node.aggregator));
            else
-             caf::anon_send(node.door, atom::serve_v, caf::actor_cast<attacher_actor>(node.hub));
-           caf::anon_send(node.hub, atom::serve_v, connect(index));
-           return caf::actor_cast<caf::strong_actor_ptr>(node.hub);
+             caf::anon_send(node.door, atom::serve_v, caf::actor_cast<attacher_actor>(node.aggregator));
+           caf::anon_send(node.aggregator, atom::serve_v, connect(index));
+           return caf::actor_cast<caf::strong_actor_ptr>(node.aggregator);
          }});
     if (plan.nodes[index].is_shard())
       children.push_back({"shard_arbitrator", [this, index] {
@@ -193,7 +195,7 @@ private:
                                                        .timeouts = timeouts,
                                                        .parameters = {},
                                                        .seat = arbitrator_seat::shard};
-                            node.judge = system.spawn(arbitrator, std::move(options), node.hub, learner_actor{});
+                            node.judge = system.spawn(arbitrator, std::move(options), node.aggregator, learner_actor{});
                             return caf::actor_cast<caf::strong_actor_ptr>(node.judge);
                           }});
     node.supervisor = system.spawn(supervisor, supervision_options{.strategy = supervision_strategy::rest_for_one},

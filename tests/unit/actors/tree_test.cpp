@@ -79,7 +79,7 @@ TEST_P(Tree, RestartsAShardWhoseActorDiesAndGoesOnInTheSameGeneration) {
   cluster.join_all();
   cluster.report_all(1);
   const auto shard = cluster.plan.shard_of(4);
-  caf::anon_send_exit(cluster.nodes[shard].hub, caf::exit_reason::kill);
+  caf::anon_send_exit(cluster.nodes[shard].aggregator, caf::exit_reason::kill);
   cluster.run();
   cluster.report_all(2); // those of the dead shard go nowhere; the others miss nothing
   for (const std::uint32_t rank : {0U, 2U, 6U, 8U})
@@ -154,7 +154,7 @@ TEST_P(Tree, IgnoresTheStaleFarewellOfAPreviousIncarnation) {
   cluster.join_all();
   cluster.report_all(1);
   caf::anon_send(
-      cluster.nodes[cluster.places[1]].hub, atom::farewell_v,
+      cluster.nodes[cluster.places[1]].aggregator, atom::farewell_v,
       pack(messages::farewell{
           .host = "w1", .rank = 1, .succeeded = true, .reason = "done", .decisions = {}, .incarnation = 99}));
   cluster.run();

@@ -32,7 +32,7 @@ TEST_F(Worker, SaysHelloWhenConnectedAndJoinsOnce) {
   ASSERT_EQ(joined.size(), 1U);
   EXPECT_EQ(joined[0].rank, 1U);
   EXPECT_EQ(joined[0].decisions.get(), protocol.decisions());
-  happen(events::hub_down{});
+  happen(events::aggregator_down{});
   answer({.term = 2, .rank = 1});
   EXPECT_FALSE(did<effects::join>());
 }
@@ -167,7 +167,7 @@ TEST_F(Worker, OfTheFileWaitsForItsArbitratorHoweverLongThatTakes) {
 TEST_F(Worker, EndsWhereItsRankWasGivenToAnother) {
   protocol = worker_protocol(guest);
   join();
-  happen(events::hub_down{});
+  happen(events::aggregator_down{});
   done.clear();
   answer({.term = 2, .rank = 4});
   const auto ended = look<effects::end>();
@@ -185,7 +185,7 @@ TEST_F(Worker, EndsWellWhereTrainingIsOver) {
 
 TEST_F(Worker, TrainsOnWhereItIsRefusedInMidTraining) {
   train();
-  happen(events::hub_down{});
+  happen(events::aggregator_down{});
   refuse(welcome_verdict::generation_closed);
   EXPECT_EQ(protocol.now(), phase::training);
   EXPECT_FALSE(did<effects::end>());
@@ -227,7 +227,7 @@ TEST_F(Worker, SaysHelloAgainAtOnceWhereAnAnswerComesTooLateToBeTrue) {
   const auto first = hello;
   answer({.rank = 1});
   place(1);
-  happen(events::hub_down{});
+  happen(events::aggregator_down{});
   EXPECT_TRUE(hello.hello.training);
   steps = 12;
   leave_generation(13);
@@ -242,7 +242,7 @@ TEST_F(Worker, SaysHelloAgainAtOnceWhereAnAnswerComesTooLateToBeTrue) {
 TEST_F(Worker, TellsAnArbitratorOfAnOlderTermWhichOneItHasObeyed) {
   train();
   happen(events::decision_received{{.key = {5, 1}, .generation = 1, .rank = 1, .batch = 64}});
-  happen(events::hub_down{});
+  happen(events::aggregator_down{});
   done.clear();
   answer({.term = 3, .rank = 1});
   ASSERT_TRUE(did<effects::say_hello>());
@@ -306,10 +306,10 @@ TEST_F(Worker, BeatsWithItsStepsAndLooksElsewhereWhereNobodyAnswers) {
   EXPECT_FALSE(did<effects::send_heartbeat>());
 }
 
-TEST_F(Worker, KeepsTheNewestReportThatNobodyHeardForTheNextHub) {
+TEST_F(Worker, KeepsTheNewestReportThatNobodyHeardForTheNextAggregator) {
   train();
   report(1);
-  happen(events::hub_down{});
+  happen(events::aggregator_down{});
   report(2, "measured with eBPF");
   report(3);
   auto sent = look<effects::send_report>();
@@ -348,9 +348,9 @@ TEST_F(Worker, SaysFarewellBehindTheLastDecisions) {
   steps = 20;
   complete_training();
   EXPECT_EQ(protocol.now(), phase::leaving);
-  EXPECT_TRUE(did<effects::settle_hub>());
+  EXPECT_TRUE(did<effects::settle_aggregator>());
   decide(2);
-  happen(events::hub_settled{});
+  happen(events::aggregator_settled{});
   const auto said = look<effects::say_farewell>();
   ASSERT_EQ(said.size(), 1U);
   const auto& farewell = said[0].farewell;
@@ -436,7 +436,7 @@ TEST_F(Worker, StopsAtTheNextAgreementOrBetweenTwoGenerations) {
   happen(events::notice_received{{1, messages::generation_change::ended, "a peer is lost"}});
   EXPECT_FALSE(did<effects::say_hello>()) << "hellos and notices answered each other, 100,000 times a second";
   end_after_checkpoint(finishing[0].reason);
-  happen(events::hub_settled{});
+  happen(events::aggregator_settled{});
   const auto said = look<effects::say_farewell>();
   ASSERT_EQ(said.size(), 1U);
   EXPECT_FALSE(said[0].farewell.succeeded);
@@ -485,11 +485,11 @@ TEST_F(Worker, HoldsItsOwnRulesUnderAnyEvents) {
       const std::vector<event> events = {
           events::connected{},
           events::disconnected{},
-          events::hub_down{},
+          events::aggregator_down{},
           events::greeting_due{},
           events::hello_answered{number, draw(4) == 0 ? std::nullopt : std::optional(welcome)},
           events::heartbeat_answered{draw(4) != 0, static_cast<std::uint32_t>(draw(3))},
-          events::hub_settled{},
+          events::aggregator_settled{},
           events::farewell_answered{draw(2) == 0},
           events::decision_received{{.key = {draw(3), 1 + draw(5)}, .generation = generation, .batch = 64}},
           events::placement_received{placement, draw(2) == 0},
@@ -507,22 +507,22 @@ TEST_F(Worker, HoldsItsOwnRulesUnderAnyEvents) {
       const auto effects = one.handle({seconds, static_cast<std::uint64_t>(i)}, next);
       const auto again = same.handle({seconds, static_cast<std::uint64_t>(i)}, next);
       ASSERT_EQ(effects.size(), again.size());
-      bool hub = !was_orphaned;
+      bool aggregator = !was_orphaned;
       for (std::size_t at = 0; at < effects.size(); ++at) {
         ASSERT_EQ(effects[at].index(), again[at].index());
         const auto& effect = effects[at];
         if (const auto* said = std::get_if<effects::say_hello>(&effect))
           number = said->number;
-        hub = std::holds_alternative<effects::follow_hub>(effect) ||
-              (hub && !std::holds_alternative<effects::forget_hub>(effect));
+        aggregator = std::holds_alternative<effects::follow_aggregator>(effect) ||
+                     (aggregator && !std::holds_alternative<effects::forget_aggregator>(effect));
         ends += std::holds_alternative<effects::end>(effect) ? 1 : 0;
         const bool told = std::holds_alternative<effects::send_report>(effect) ||
                           std::holds_alternative<effects::send_heartbeat>(effect) ||
-                          std::holds_alternative<effects::settle_hub>(effect) ||
+                          std::holds_alternative<effects::settle_aggregator>(effect) ||
                           std::holds_alternative<effects::say_farewell>(effect);
-        ASSERT_TRUE(hub || !told) << "seed " << seed;
+        ASSERT_TRUE(aggregator || !told) << "seed " << seed;
       }
-      ASSERT_EQ(hub, !one.orphaned());
+      ASSERT_EQ(aggregator, !one.orphaned());
     }
     ASSERT_LE(ends, 1U) << "seed " << seed;
     ASSERT_EQ(ends == 1, one.now() == phase::ended) << "seed " << seed;

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a hub does to others. The actor does it with messages (actors/aggregator/hub.cpp), a test takes notes. Knows no
-/// CAF.
+/// What an aggregator does to others. The actor does it with messages (actors/aggregator/aggregator.cpp), a test takes
+/// notes. Knows no CAF.
 
 #include "messages/types.hpp"
 
@@ -13,13 +13,14 @@
 
 namespace dynamix::actors {
 
-/// The way to a worker: the host of the child that it is reached through; empty where it is connected to the hub.
+/// The way to a worker: the host of the child that it is reached through; empty where it is connected to the
+/// aggregator.
 using route = std::string;
 
 /// Nothing happens where the receiver is not there (any more).
-class hub_links {
+class aggregator_links {
 public:
-  virtual ~hub_links() = default;
+  virtual ~aggregator_links() = default;
   /// On the actor system's clock.
   virtual double now_seconds() const = 0;
 
@@ -41,7 +42,7 @@ public:
   /// The worker's connection here is nobody's any more.
   virtual void disconnect(std::uint32_t worker) = 0;
 
-  // The arbitrator beside this hub.
+  // The arbitrator beside this aggregator.
   virtual bool has_arbitrator() const = 0;
   virtual void decide_on(const messages::shard_report& window) = 0;
   virtual void judge(const messages::shard_window& window) = 0;
@@ -51,7 +52,7 @@ public:
   /// Calls back once it has decided all that it was given, or does not answer.
   virtual void finish_arbitrator(std::function<void()> done) = 0;
 
-  // This hub, later.
+  // This aggregator, later.
   virtual void look_soon() = 0;
   virtual void await_deadline(std::uint64_t window) = 0;
 
@@ -78,11 +79,11 @@ public:
   virtual void report(const messages::beat_summary& beats, std::function<void()> unanswered) = 0;
   /// As far as the parent keeps up: the newest takes the place of one that still waits.
   virtual void report(const messages::shard_window& window) = 0;
-  /// This hub ends, and its supervisor starts it anew.
+  /// This aggregator ends, and its supervisor starts it anew.
   virtual void begin_anew() = 0;
 };
 
-/// How a hub answers a worker that says hello, perhaps later.
+/// How an aggregator answers a worker that says hello, perhaps later.
 struct hello_reply {
   std::function<void(std::uint32_t rank)>
       connect;                        ///< who said hello is this worker; only for one that is connected here

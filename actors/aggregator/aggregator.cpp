@@ -1,4 +1,4 @@
-#include "actors/aggregator/hub.hpp"
+#include "actors/aggregator/aggregator.hpp"
 
 #include "actors/aggregator/credit.hpp"
 #include "actors/handlers.hpp"
@@ -14,14 +14,15 @@
 namespace dynamix::actors {
 namespace {
 
-using hub_pointer = hub_actor::stateful_pointer<hub_state>;
+using aggregator_pointer = aggregator_local::stateful_pointer<aggregator_state>;
 
 } // namespace
 
-/// The handles of whoever a hub talks to.
-class hub_switchboard final : public hub_links {
+/// The handles of whoever an aggregator talks to.
+class aggregator_switchboard final : public aggregator_links {
 public:
-  hub_switchboard(hub_pointer self, const cluster::timeouts& timeouts) : self_(self), timeouts_(timeouts) {}
+  aggregator_switchboard(aggregator_pointer self, const cluster::timeouts& timeouts)
+      : self_(self), timeouts_(timeouts) {}
 
   double now_seconds() const override { return seconds_now(self_); }
 
@@ -100,7 +101,7 @@ public:
     store_before_ = std::exchange(store, self_->system().spawn(actors::store, meeting));
   }
   std::function<void(std::uint64_t token, bool kept)> settled() override {
-    return [handle = hub_actor{self_}](std::uint64_t token, bool kept) {
+    return [handle = aggregator_local{self_}](std::uint64_t token, bool kept) {
       caf::anon_send(handle, atom::kept_v, token, kept);
     };
   }
@@ -114,10 +115,10 @@ public:
 
   bool has_parent() const override { return static_cast<bool>(parent); }
   void attach(const messages::shard_hello& hello, std::function<void(std::optional<std::uint64_t>)> answered) override {
-    self_->request(gateway, patience(), atom::attach_v, pack(hello), child_actor{hub_actor{self_}})
+    self_->request(gateway, patience(), atom::attach_v, pack(hello), child_actor{aggregator_local{self_}})
         .then(
             [this, answered](const message<messages::welcome>& answer, const parent_actor& found) {
-              const auto* welcome = unpack(answer, hub_state::name);
+              const auto* welcome = unpack(answer, aggregator_state::name);
               if (welcome && welcome->verdict == messages::welcome_verdict::accepted && found) {
                 parent = found;
                 windows_up_.reset();
@@ -137,10 +138,10 @@ public:
   }
   void try_next_parent() override { self_->send(connector, atom::redirect_v, std::string{}); }
   void relay(const messages::hello& hello, std::function<void(std::optional<messages::welcome>)> answered) override {
-    self_->request(parent, patience(), atom::relay_v, pack(hello), child_actor{hub_actor{self_}})
+    self_->request(parent, patience(), atom::relay_v, pack(hello), child_actor{aggregator_local{self_}})
         .then(
             [answered](const message<messages::welcome>& answer) {
-              const auto* welcome = unpack(answer, hub_state::name);
+              const auto* welcome = unpack(answer, aggregator_state::name);
               answered(welcome != nullptr ? std::optional(*welcome) : std::nullopt);
             },
             [answered](const caf::error&) { answered(std::nullopt); });
@@ -214,7 +215,7 @@ public:
     const auto found = std::ranges::find(workers_, address, [](const auto& entry) { return entry.second.address(); });
     return found == workers_.end() ? std::nullopt : std::optional(found->first);
   }
-  /// The host of a hub below; empty: it is none.
+  /// The host of an aggregator below; empty: it is none.
   std::string find_child(const caf::actor_addr& address) const {
     const auto found = std::ranges::find(children, address, [](const auto& entry) { return entry.second.address(); });
     return found == children.end() ? std::string{} : found->first;
@@ -265,7 +266,7 @@ private:
         .then([answered](atom::window) { answered(); }, [answered](const caf::error&) { answered(); });
   }
 
-  hub_pointer self_;
+  aggregator_pointer self_;
   const cluster::timeouts timeouts_;
   static constexpr std::size_t waiting_most = 1024; ///< others find out by themselves
 
@@ -276,12 +277,12 @@ private:
   credit<message<messages::shard_window>> windows_up_ = credit<message<messages::shard_window>>(2); ///< to the parent
 };
 
-hub_state::hub_state() = default;
-hub_state::~hub_state() = default;
+aggregator_state::aggregator_state() = default;
+aggregator_state::~aggregator_state() = default;
 
 namespace {
 
-std::unique_ptr<hub_role> make_role(hub_options& options, hub_links& links) {
+std::unique_ptr<aggregator_role> make_role(aggregator_options& options, aggregator_links& links) {
   if (auto* root = std::get_if<root_options>(&options.role))
     return std::make_unique<root_role>(options.file, options.timeouts, std::move(*root), links);
   return std::make_unique<shard_role>(options.file, options.timeouts, std::move(std::get<shard_options>(options.role)),
@@ -289,14 +290,14 @@ std::unique_ptr<hub_role> make_role(hub_options& options, hub_links& links) {
 }
 
 caf::result<message<messages::welcome>, aggregator_actor>
-take_hello(hub_pointer self, const message<messages::hello>& said, const worker_actor& caller) {
-  const auto* hello = unpack(said, hub_state::name);
+take_hello(aggregator_pointer self, const message<messages::hello>& said, const worker_actor& caller) {
+  const auto* hello = unpack(said, aggregator_state::name);
   if (!hello || !caller)
     return caf::sec::invalid_argument;
   auto promise = self->make_response_promise<message<messages::welcome>, aggregator_actor>();
   const auto answer = [self, promise](const messages::welcome& welcome) mutable {
     const bool accepted = welcome.verdict == messages::welcome_verdict::accepted;
-    promise.deliver(pack(welcome), accepted ? aggregator_actor{hub_actor{self}} : aggregator_actor{});
+    promise.deliver(pack(welcome), accepted ? aggregator_actor{aggregator_local{self}} : aggregator_actor{});
   };
   self->state.role->take_hello(
       *hello, {},
@@ -308,9 +309,9 @@ take_hello(hub_pointer self, const message<messages::hello>& said, const worker_
   return promise;
 }
 
-caf::result<message<messages::welcome>> take_relayed_hello(hub_pointer self, const message<messages::hello>& said,
-                                                           const child_actor& child) {
-  const auto* hello = unpack(said, hub_state::name);
+caf::result<message<messages::welcome>>
+take_relayed_hello(aggregator_pointer self, const message<messages::hello>& said, const child_actor& child) {
+  const auto* hello = unpack(said, aggregator_state::name);
   const auto way = child ? self->state.links->find_child(child.address()) : std::string{};
   if (!hello || way.empty())
     return caf::sec::invalid_argument;
@@ -324,8 +325,8 @@ caf::result<message<messages::welcome>> take_relayed_hello(hub_pointer self, con
   return promise;
 }
 
-caf::result<atom::beat> take_beat(hub_pointer self, const message<messages::heartbeat>& received) {
-  const auto* sign = unpack(received, hub_state::name);
+caf::result<atom::beat> take_beat(aggregator_pointer self, const message<messages::heartbeat>& received) {
+  const auto* sign = unpack(received, aggregator_state::name);
   if (!sign)
     return caf::sec::invalid_argument;
   if (!self->state.role->take_beat(*sign))
@@ -333,8 +334,8 @@ caf::result<atom::beat> take_beat(hub_pointer self, const message<messages::hear
   return atom::beat_v;
 }
 
-caf::result<atom::farewell> take_farewell(hub_pointer self, const message<messages::farewell>& received) {
-  const auto* farewell = unpack(received, hub_state::name);
+caf::result<atom::farewell> take_farewell(aggregator_pointer self, const message<messages::farewell>& received) {
+  const auto* farewell = unpack(received, aggregator_state::name);
   if (!farewell)
     return caf::sec::invalid_argument;
   auto promise = self->make_response_promise<atom::farewell>();
@@ -348,8 +349,8 @@ caf::result<atom::farewell> take_farewell(hub_pointer self, const message<messag
 }
 
 caf::result<message<messages::welcome>, parent_actor>
-take_child(hub_pointer self, const message<messages::shard_hello>& said, const child_actor& child) {
-  const auto* hello = unpack(said, hub_state::name);
+take_child(aggregator_pointer self, const message<messages::shard_hello>& said, const child_actor& child) {
+  const auto* hello = unpack(said, aggregator_state::name);
   if (!hello || !child)
     return caf::sec::invalid_argument;
   if (!self->state.role->takes_children())
@@ -360,19 +361,19 @@ take_child(hub_pointer self, const message<messages::shard_hello>& said, const c
   self->state.links->adopt(hello->node, child);
   auto welcome = self->state.role->take_child(*hello);
   welcome.protocol = judged.protocol;
-  return {pack(welcome), parent_actor{hub_actor{self}}};
+  return {pack(welcome), parent_actor{aggregator_local{self}}};
 }
 
-void take_evaluation(hub_pointer self, const message<messages::evaluation_report>& received) {
-  const auto* evaluation = unpack(received, hub_state::name);
+void take_evaluation(aggregator_pointer self, const message<messages::evaluation_report>& received) {
+  const auto* evaluation = unpack(received, aggregator_state::name);
   const auto sender = self->current_sender();
   if (evaluation)
     self->state.role->hear_evaluation(*evaluation,
                                       sender ? self->state.links->find_sender(sender->address()) : evaluation_sender{});
 }
 
-void take_absence(hub_pointer self, const message<messages::absence>& received) {
-  const auto* gone = unpack(received, hub_state::name);
+void take_absence(aggregator_pointer self, const message<messages::absence>& received) {
+  const auto* gone = unpack(received, aggregator_state::name);
   const auto sender = self->current_sender();
   if (!gone || !sender)
     return;
@@ -381,18 +382,18 @@ void take_absence(hub_pointer self, const message<messages::absence>& received) 
     self->state.role->take_absence(*gone, way);
 }
 
-/// A hub that is no child here any more, since another took its place, hears nothing: it is to attach anew.
-caf::result<atom::beats> take_beats(hub_pointer self, const message<messages::beat_summary>& received) {
+/// An aggregator that is no child here any more, since another took its place, hears nothing: it is to attach anew.
+caf::result<atom::beats> take_beats(aggregator_pointer self, const message<messages::beat_summary>& received) {
   const auto child = self->current_sender();
   if (!child || self->state.links->find_child(child->address()).empty())
     return caf::sec::request_receiver_down;
-  if (const auto* summary = unpack(received, hub_state::name))
+  if (const auto* summary = unpack(received, aggregator_state::name))
     self->state.role->take_beats(*summary);
   return atom::beats_v;
 }
 
 /// Answers once the arbitrator, if there is one, has decided all that it was given.
-caf::result<atom::settle> settle(hub_pointer self) {
+caf::result<atom::settle> settle(aggregator_pointer self) {
   auto promise = self->make_response_promise<atom::settle>();
   const auto& links = *self->state.links;
   if (!links.arbitrator) {
@@ -405,7 +406,7 @@ caf::result<atom::settle> settle(hub_pointer self) {
   return promise;
 }
 
-void went_down(hub_pointer self, const caf::down_msg& down) {
+void went_down(aggregator_pointer self, const caf::down_msg& down) {
   auto& [links, role] = self->state;
   if (links->parent && down.source == links->parent.address()) {
     role->lost_parent("it is gone");
@@ -420,37 +421,37 @@ void went_down(hub_pointer self, const caf::down_msg& down) {
   }
 }
 
-void take_placement(hub_pointer self, const message<messages::recipients>& to,
+void take_placement(aggregator_pointer self, const message<messages::recipients>& to,
                     const message<messages::placement>& received, const store_actor& store) {
-  const auto* workers = unpack(to, hub_state::name);
-  const auto* placement = unpack(received, hub_state::name);
+  const auto* workers = unpack(to, aggregator_state::name);
+  const auto* placement = unpack(received, aggregator_state::name);
   if (!workers || !placement)
     return;
   self->state.links->store = store;
   self->state.role->take_placement(workers->ranks, *placement);
 }
 
-void take_notice(hub_pointer self, const message<messages::recipients>& to,
+void take_notice(aggregator_pointer self, const message<messages::recipients>& to,
                  const message<messages::generation_notice>& received) {
-  const auto* workers = unpack(to, hub_state::name);
-  const auto* notice = unpack(received, hub_state::name);
+  const auto* workers = unpack(to, aggregator_state::name);
+  const auto* notice = unpack(received, aggregator_state::name);
   if (workers && notice)
     self->state.role->take_notice(workers->ranks, *notice);
 }
 
 /// Of the parent, or of the root's arbitrator.
-void take_guidance(hub_pointer self, const message<messages::guidance>& received) {
+void take_guidance(aggregator_pointer self, const message<messages::guidance>& received) {
   auto& [links, role] = self->state;
   if (!links->at_root && links->arbitrator)
     self->send(links->arbitrator, atom::guide_v, received);
   if (links->children.empty())
     return;
-  if (const auto* known = unpack(received, hub_state::name))
+  if (const auto* known = unpack(received, aggregator_state::name))
     role->guide(*known);
 }
 
 /// The same.
-void take_policy(hub_pointer self, const message<messages::policy_version>& version) {
+void take_policy(aggregator_pointer self, const message<messages::policy_version>& version) {
   auto& links = *self->state.links;
   if (!links.at_root && links.arbitrator)
     self->send(links.arbitrator, atom::policy_v, version);
@@ -458,7 +459,7 @@ void take_policy(hub_pointer self, const message<messages::policy_version>& vers
 }
 
 /// One that was started again is told what the one before it was.
-void serve(hub_pointer self, const arbitrator_actor& arbitrator) {
+void serve(aggregator_pointer self, const arbitrator_actor& arbitrator) {
   auto& [links, role] = self->state;
   links->arbitrator = arbitrator;
   if (!links->at_root && links->policy)
@@ -466,38 +467,38 @@ void serve(hub_pointer self, const arbitrator_actor& arbitrator) {
   role->serve_arbitrator();
 }
 
-void reach(hub_pointer self, const gateway_actor& gateway) {
+void reach(aggregator_pointer self, const gateway_actor& gateway) {
   self->state.links->gateway = gateway;
   self->state.role->reached_parent();
 }
 
-void lose_gateway(hub_pointer self) {
+void lose_gateway(aggregator_pointer self) {
   self->state.links->gateway = nullptr;
   self->state.role->lost_parent("its host is gone");
 }
 
-void find_parent(hub_pointer self) {
+void find_parent(aggregator_pointer self) {
   if (self->state.links->gateway)
     self->state.role->find_parent();
 }
 
-void tick(hub_pointer self, std::chrono::milliseconds interval) {
+void tick(aggregator_pointer self, std::chrono::milliseconds interval) {
   self->delayed_send(self, interval, atom::tick_v);
   self->state.role->tick();
 }
 
 /// Hands the value of a message to the role.
 template <class Tag, class T>
-auto hand_on(hub_pointer self, Tag, void (hub_role::*take)(T)) {
+auto hand_on(aggregator_pointer self, Tag, void (aggregator_role::*take)(T)) {
   return [self, take](Tag, const message<std::decay_t<T>>& received) {
-    if (const auto* value = unpack(received, hub_state::name))
+    if (const auto* value = unpack(received, aggregator_state::name))
       (self->state.role.get()->*take)(*value);
   };
 }
 
 /// The same, and answers that it has come.
 template <class Tag, class T>
-auto hand_on_and_answer(hub_pointer self, Tag tag, void (hub_role::*take)(T)) {
+auto hand_on_and_answer(aggregator_pointer self, Tag tag, void (aggregator_role::*take)(T)) {
   return [tag, hand = hand_on(self, tag, take)](Tag, const message<std::decay_t<T>>& received) {
     hand(tag, received);
     return tag;
@@ -506,10 +507,10 @@ auto hand_on_and_answer(hub_pointer self, Tag tag, void (hub_role::*take)(T)) {
 
 } // namespace
 
-hub_actor::behavior_type hub(hub_pointer self, hub_options options) {
-  install_handlers(self, hub_state::name);
+aggregator_local::behavior_type aggregator(aggregator_pointer self, aggregator_options options) {
+  install_handlers(self, aggregator_state::name);
   auto& [links, role] = self->state;
-  links = std::make_unique<hub_switchboard>(self, options.timeouts);
+  links = std::make_unique<aggregator_switchboard>(self, options.timeouts);
   links->at_root = std::holds_alternative<root_options>(options.role);
   role = make_role(options, *links);
   self->set_down_handler([self](const caf::down_msg& down) { went_down(self, down); });
@@ -524,12 +525,12 @@ hub_actor::behavior_type hub(hub_pointer self, hub_options options) {
       [self](atom::hello, const message<messages::hello>& hello, const worker_actor& caller) {
         return take_hello(self, hello, caller);
       },
-      hand_on(self, atom::report_v, &hub_role::take_report),
+      hand_on(self, atom::report_v, &aggregator_role::take_report),
       [self](atom::evaluation, const message<messages::evaluation_report>& said) { take_evaluation(self, said); },
       [self](atom::beat, const message<messages::heartbeat>& sign) { return take_beat(self, sign); },
       [self](atom::settle) { return settle(self); },
       [self](atom::farewell, const message<messages::farewell>& farewell) { return take_farewell(self, farewell); },
-      // Of a hub below.
+      // Of an aggregator below.
       [self](atom::attach, const message<messages::shard_hello>& hello, const child_actor& child) {
         return take_child(self, hello, child);
       },
@@ -538,13 +539,13 @@ hub_actor::behavior_type hub(hub_pointer self, hub_options options) {
       },
       [self](atom::absent, const message<messages::absence>& gone) { take_absence(self, gone); },
       [self](atom::beats, const message<messages::beat_summary>& summary) { return take_beats(self, summary); },
-      hand_on_and_answer(self, atom::window_v, &hub_role::take_window),
+      hand_on_and_answer(self, atom::window_v, &aggregator_role::take_window),
       // Of the parent.
       [self](atom::place, const message<messages::recipients>& to, const message<messages::placement>& placement,
              const store_actor& store) { take_placement(self, to, placement, store); },
       [self](atom::closed, const message<messages::recipients>& to,
              const message<messages::generation_notice>& notice) { take_notice(self, to, notice); },
-      hand_on(self, atom::order_v, &hub_role::take_order),
+      hand_on(self, atom::order_v, &aggregator_role::take_order),
       [self](atom::guide, const message<messages::guidance>& guidance) { take_guidance(self, guidance); },
       [self](atom::policy, const message<messages::policy_version>& version) { take_policy(self, version); },
       [self](atom::stop) { self->state.role->stop(); },

@@ -1,14 +1,14 @@
 #pragma once
 
-/// What a hub does in every place of a tree of arbitrators: it knows its workers and the hubs below it, gathers the
-/// windows of both, and passes down what is meant for them. What it does with hellos, losses and closed windows follows
-/// from its role: at the root (actors/aggregator/root_role.hpp) it knows who belongs to the cluster, below
-/// (actors/aggregator/shard_role.hpp) it asks its parent. One arbitrator for all is a root without hubs below. Knows no
-/// CAF.
+/// What an aggregator does in every place of a tree of arbitrators: it knows its workers and the aggregators below it,
+/// gathers the windows of both, and passes down what is meant for them. What it does with hellos, losses and closed
+/// windows follows from its role: at the root (actors/aggregator/root_role.hpp) it knows who belongs to the cluster,
+/// below (actors/aggregator/shard_role.hpp) it asks its parent. One arbitrator for all is a root without aggregators
+/// below. Knows no CAF.
 
+#include "actors/aggregator/aggregator_links.hpp"
 #include "actors/aggregator/evaluation_gate.hpp"
 #include "actors/aggregator/gather.hpp"
-#include "actors/aggregator/hub_links.hpp"
 #include "cluster/cluster_file.hpp"
 #include "cluster/timeouts.hpp"
 
@@ -22,18 +22,19 @@
 
 namespace dynamix::actors {
 
-class hub_role {
+class aggregator_role {
 public:
-  hub_role(std::shared_ptr<const cluster::cluster_file> file, const cluster::timeouts& timeouts, hub_links& links)
+  aggregator_role(std::shared_ptr<const cluster::cluster_file> file, const cluster::timeouts& timeouts,
+                  aggregator_links& links)
       : file_(std::move(file)), timeouts_(timeouts), links_(links),
         evaluations_(file_->arbitrator.window_steps, file_->training.trainer == cluster::trainer_kind::built_in) {}
-  hub_role(const hub_role&) = delete;
-  hub_role& operator=(const hub_role&) = delete;
-  virtual ~hub_role() = default;
+  aggregator_role(const aggregator_role&) = delete;
+  aggregator_role& operator=(const aggregator_role&) = delete;
+  virtual ~aggregator_role() = default;
 
-  // Of a worker, or of a hub below for one of its workers.
+  // Of a worker, or of an aggregator below for one of its workers.
   virtual void take_hello(const messages::hello& hello, const route& way, hello_reply reply) = 0;
-  /// False for a worker that is to look for another hub.
+  /// False for a worker that is to look for another aggregator.
   virtual bool take_beat(const messages::heartbeat& sign) = 0;
   virtual void take_farewell(const messages::farewell& farewell, std::function<void(bool taken)> answered) = 0;
   /// As far as `from` is believed: the rest is counted, and said once a sender and generation.
@@ -44,14 +45,14 @@ public:
   virtual void lost_worker(std::uint32_t rank) = 0;
   void take_report(messages::window_report report);
 
-  // Of a hub below.
+  // Of an aggregator below.
   /// Now; later perhaps.
   virtual bool takes_children() const = 0;
   /// Accepted, or refused with the reason: one that read another cluster file, or runs another release.
   messages::welcome judge_child(const messages::shard_hello& hello) const;
   /// One that was accepted; it takes the place of one from the same host.
   virtual messages::welcome take_child(const messages::shard_hello& hello) = 0;
-  /// Ignored where the worker has come through another hub than `way` since; empty: it says so itself.
+  /// Ignored where the worker has come through another aggregator than `way` since; empty: it says so itself.
   virtual void take_absence(const messages::absence& gone, const route& way) = 0;
   virtual void take_beats(const messages::beat_summary& summary) = 0;
   /// `broken`: the connection to its host.
@@ -85,8 +86,8 @@ protected:
   /// Closed windows go to the arbitrator or up.
   virtual void pass_on(const std::vector<closed_window>& closed) = 0;
   void adopt_child(const std::string& host);
-  /// A worker's farewell has been taken. `below`: it came through a hub below, which may still be gathering windows
-  /// that the worker has reported; they are waited for.
+  /// A worker's farewell has been taken. `below`: it came through an aggregator below, which may still be gathering
+  /// windows that the worker has reported; they are waited for.
   void end_reports(const messages::farewell& farewell, bool below);
   std::map<route, std::vector<std::uint32_t>> split(const std::vector<std::uint32_t>& workers) const;
   void place(const std::vector<std::uint32_t>& workers, const messages::placement& placement);
@@ -98,9 +99,9 @@ protected:
 
   const std::shared_ptr<const cluster::cluster_file> file_;
   const cluster::timeouts timeouts_;
-  hub_links& links_;
+  aggregator_links& links_;
   std::map<std::uint32_t, route> routes_; ///< to workers that are connected, by rank
-  std::map<std::string, child> children_; ///< hubs right below, by host
+  std::map<std::string, child> children_; ///< aggregators right below, by host
   std::optional<gather> windows_;         ///< of the newest generation
   std::uint64_t term_ = 0;                ///< in force
   bool ended_ = false;

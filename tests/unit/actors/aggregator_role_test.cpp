@@ -1,4 +1,4 @@
-// What hubs decide, in every place of a tree: without actors, with links that take notes.
+// What aggregators decide, in every place of a tree: without actors, with links that take notes.
 
 #include "actors/aggregator/root_role.hpp"
 #include "actors/aggregator/shard_role.hpp"
@@ -26,8 +26,8 @@ using ::testing::Not;
 
 using ranks = std::vector<std::uint32_t>;
 
-/// Notes what a hub does to others; parents answer when the test lets them.
-class noted_links final : public hub_links {
+/// Notes what an aggregator does to others; parents answer when the test lets them.
+class noted_links final : public aggregator_links {
 public:
   double now_seconds() const override { return now; }
   void place(const route& way, const ranks& workers, const messages::placement& place) override {
@@ -124,7 +124,7 @@ cluster::cluster_file file_of(std::uint32_t workers) {
   return file;
 }
 
-class HubRole : public ::testing::Test {
+class AggregatorRole : public ::testing::Test {
 protected:
   messages::hello hello_of(std::uint32_t rank) const {
     messages::hello said;
@@ -136,17 +136,17 @@ protected:
     return said;
   }
   /// How the hello was answered.
-  void say_hello(hub_role& hub, const messages::hello& said, const route& way = {}) {
-    hub.take_hello(said, way,
-                   {.connect = [this](std::uint32_t rank) { links.note("connect {}", rank); },
-                    .keep_waiting = [this] { links.note("keep waiting"); },
-                    .answer =
-                        [this](const messages::welcome& welcome) {
-                          links.note("answer {}", welcome.verdict == messages::welcome_verdict::accepted
-                                                      ? "accepted"
-                                                      : welcome.detail);
-                        },
-                    .fail = [this] { links.note("fail"); }});
+  void say_hello(aggregator_role& aggregator, const messages::hello& said, const route& way = {}) {
+    aggregator.take_hello(said, way,
+                          {.connect = [this](std::uint32_t rank) { links.note("connect {}", rank); },
+                           .keep_waiting = [this] { links.note("keep waiting"); },
+                           .answer =
+                               [this](const messages::welcome& welcome) {
+                                 links.note("answer {}", welcome.verdict == messages::welcome_verdict::accepted
+                                                             ? "accepted"
+                                                             : welcome.detail);
+                               },
+                           .fail = [this] { links.note("fail"); }});
   }
   messages::window_report report_of(std::uint32_t rank, std::uint64_t window, std::uint64_t generation = 1) const {
     return {.host = fmt::format("w{}", rank), .rank = rank, .generation = generation, .window = window};
@@ -165,7 +165,7 @@ protected:
   std::shared_ptr<host_events> events = std::make_shared<host_events>();
 };
 
-class RootRole : public HubRole {
+class RootRole : public AggregatorRole {
 protected:
   void SetUp() override {
     root->serve_arbitrator();
@@ -300,11 +300,11 @@ TEST_F(RootRole, DismissesWhoeverWaitsForAPlaceOnceTheRunIsOver) {
   EXPECT_THAT(links.dismissed, ElementsAre("training is over"));
 }
 
-TEST_F(RootRole, TakesNoHubsInWhereItIsTheRootOfNoTree) {
+TEST_F(RootRole, TakesNoAggregatorsInWhereItIsTheRootOfNoTree) {
   EXPECT_FALSE(root->takes_children());
 }
 
-TEST_F(HubRole, ARootWaitsForAllMembersOfAGenerationThatItMeetsInMidTraining) {
+TEST_F(AggregatorRole, ARootWaitsForAllMembersOfAGenerationThatItMeetsInMidTraining) {
   const auto root = make_root();
   auto said = hello_of(0);
   said.generation = 4;
@@ -318,7 +318,7 @@ TEST_F(HubRole, ARootWaitsForAllMembersOfAGenerationThatItMeetsInMidTraining) {
   EXPECT_THAT(links.take(), ElementsAre("deadline 7")) << "another may have obeyed a newer term";
 }
 
-class RootOfATree : public HubRole {
+class RootOfATree : public AggregatorRole {
 protected:
   RootOfATree() {
     file = file_of(6);
@@ -376,7 +376,7 @@ TEST_F(RootOfATree, SendsAWorkerHomeThatCameElsewhereOnlyOnce) {
 }
 
 /// The place after a shard's own is the arbitrator above its parent.
-TEST_F(HubRole, ARootLeavesWorkersWithAShardThatCameToItInPlaceOfItsParent) {
+TEST_F(AggregatorRole, ARootLeavesWorkersWithAShardThatCameToItInPlaceOfItsParent) {
   file = file_of(12);
   file.arbitrator.topology = cluster::arbitration_topology::tree;
   file.arbitrator.fanout = 3;
@@ -394,7 +394,7 @@ TEST_F(HubRole, ARootLeavesWorkersWithAShardThatCameToItInPlaceOfItsParent) {
   EXPECT_THAT(links.take(), Not(Contains(HasSubstr("leaving 0")))) << "nobody is called away when its parent is back";
 }
 
-/// its farewell overtook a window that a hub below was still gathering.
+/// its farewell overtook a window that an aggregator below was still gathering.
 TEST_F(RootOfATree, WaitsForWhatAWorkerHasReportedBeforeItsFarewell) {
   const auto window_of = [&](std::uint32_t first) {
     messages::shard_window window{.window = 1, .generation = 1, .expected = 3};
@@ -423,7 +423,7 @@ TEST_F(RootOfATree, GuidesEachShardForItsWorkers) {
                                                             fmt::format("guide {} for 2 workers", home(3))));
 }
 
-class ShardRole : public HubRole {
+class ShardRole : public AggregatorRole {
 protected:
   void attach() {
     shard.find_parent();
@@ -518,7 +518,7 @@ TEST_F(ShardRole, DoesNotAnswerAWorkerThatIsToGoHome) {
   EXPECT_FALSE(shard.take_beat(sign));
 }
 
-TEST_F(ShardRole, JoinsTheWindowsOfHubsBelowWhereItHasNoArbitrator) {
+TEST_F(ShardRole, JoinsTheWindowsOfAggregatorsBelowWhereItHasNoArbitrator) {
   links.arbitrator = false;
   attach();
   say_hello(shard, hello_of(1), "below");

@@ -1,4 +1,4 @@
-#include "actors/aggregator/hub_role.hpp"
+#include "actors/aggregator/aggregator_role.hpp"
 
 #include "messages/validation.hpp"
 
@@ -10,7 +10,7 @@
 namespace dynamix::actors {
 
 template <class Part>
-void hub_role::take_part(Part part) {
+void aggregator_role::take_part(Part part) {
   if (!windows_)
     return;
   if (part.generation == windows_->generation() && windows_->is_too_far(part.window))
@@ -19,7 +19,7 @@ void hub_role::take_part(Part part) {
   pass_on_gathered(windows_->add(std::move(part), links_.now_seconds()), before);
 }
 
-void hub_role::pass_on_gathered(const std::vector<closed_window>& closed, std::uint64_t before) {
+void aggregator_role::pass_on_gathered(const std::vector<closed_window>& closed, std::uint64_t before) {
   evaluations_.closed(closed.size());
   pass_on(closed);
   const auto open = windows_->open_window();
@@ -27,16 +27,16 @@ void hub_role::pass_on_gathered(const std::vector<closed_window>& closed, std::u
     links_.await_deadline(open);
 }
 
-void hub_role::take_report(messages::window_report report) {
+void aggregator_role::take_report(messages::window_report report) {
   take_part(std::move(report));
 }
 
-void hub_role::take_window(const messages::shard_window& window) {
+void aggregator_role::take_window(const messages::shard_window& window) {
   take_part<const messages::shard_window&>(window);
 }
 
 /// The window waits no longer for what is still out.
-void hub_role::end_gathering(std::uint64_t window) {
+void aggregator_role::end_gathering(std::uint64_t window) {
   if (!windows_)
     return;
   const auto closed = windows_->deadline(window, links_.now_seconds());
@@ -44,7 +44,7 @@ void hub_role::end_gathering(std::uint64_t window) {
   pass_on(closed);
 }
 
-void hub_role::hear_evaluation(messages::evaluation_report evaluation, const evaluation_sender& from) {
+void aggregator_role::hear_evaluation(messages::evaluation_report evaluation, const evaluation_sender& from) {
   if (from.rank)
     evaluation.host = from.host;
   auto [refusal, first] = evaluations_.judge(from, evaluation.step);
@@ -55,26 +55,27 @@ void hub_role::hear_evaluation(messages::evaluation_report evaluation, const eva
                  from.host, refusal);
 }
 
-void hub_role::take_placement(const std::vector<std::uint32_t>& workers, const messages::placement& placement) {
+void aggregator_role::take_placement(const std::vector<std::uint32_t>& workers, const messages::placement& placement) {
   place(workers, placement);
 }
 
-void hub_role::take_order(const messages::shard_order&) {}
+void aggregator_role::take_order(const messages::shard_order&) {}
 
-void hub_role::settle(std::uint64_t, bool) {}
+void aggregator_role::settle(std::uint64_t, bool) {}
 
-void hub_role::lost_parent(const char*) {}
+void aggregator_role::lost_parent(const char*) {}
 
-void hub_role::stop() {
+void aggregator_role::stop() {
   links_.stop_all();
 }
 
-void hub_role::take_notice(const std::vector<std::uint32_t>& workers, const messages::generation_notice& notice) {
+void aggregator_role::take_notice(const std::vector<std::uint32_t>& workers,
+                                  const messages::generation_notice& notice) {
   for (const auto& [way, some] : split(workers))
     links_.notify(way, some, notice);
 }
 
-void hub_role::place(const std::vector<std::uint32_t>& workers, const messages::placement& placement) {
+void aggregator_role::place(const std::vector<std::uint32_t>& workers, const messages::placement& placement) {
   const auto first = placement.members.empty() ? 0 : placement.members.front();
   if (const auto refused = evaluations_.formed(placement.generation, first); refused > 0)
     spdlog::warn("evaluations_refused count={} in the generation before {}", refused, placement.generation);
@@ -82,14 +83,14 @@ void hub_role::place(const std::vector<std::uint32_t>& workers, const messages::
     links_.place(way, some, placement);
 }
 
-void hub_role::order(const std::string& host, messages::shard_order order) {
+void aggregator_role::order(const std::string& host, messages::shard_order order) {
   order.term = term_;
   order.reason = messages::fit_text(order.reason);
   links_.order(host, order);
 }
 
 /// To each child what is known of its workers.
-void hub_role::guide(messages::guidance known) {
+void aggregator_role::guide(messages::guidance known) {
   std::map<route, std::vector<messages::worker_guidance>> parts;
   for (const auto& one : std::exchange(known.workers, {}))
     if (const auto found = routes_.find(one.rank); found != routes_.end())
@@ -100,7 +101,7 @@ void hub_role::guide(messages::guidance known) {
   }
 }
 
-std::map<route, std::vector<std::uint32_t>> hub_role::split(const std::vector<std::uint32_t>& workers) const {
+std::map<route, std::vector<std::uint32_t>> aggregator_role::split(const std::vector<std::uint32_t>& workers) const {
   std::map<route, std::vector<std::uint32_t>> parts;
   for (const auto rank : workers)
     if (const auto found = routes_.find(rank); found != routes_.end())
@@ -108,7 +109,7 @@ std::map<route, std::vector<std::uint32_t>> hub_role::split(const std::vector<st
   return parts;
 }
 
-messages::welcome hub_role::judge_child(const messages::shard_hello& hello) const {
+messages::welcome aggregator_role::judge_child(const messages::shard_hello& hello) const {
   messages::welcome answer;
   answer.protocol = messages::common_protocol(messages::protocols_of(hello));
   if (answer.protocol == 0) {
@@ -123,12 +124,12 @@ messages::welcome hub_role::judge_child(const messages::shard_hello& hello) cons
   return answer;
 }
 
-void hub_role::adopt_child(const std::string& host) {
+void aggregator_role::adopt_child(const std::string& host) {
   children_[host] = {.seen_seconds = links_.now_seconds()};
   spdlog::info("shard_attached host={}", host);
 }
 
-void hub_role::end_reports(const messages::farewell& farewell, bool below) {
+void aggregator_role::end_reports(const messages::farewell& farewell, bool below) {
   if (!windows_)
     return;
   if (!farewell.succeeded)
@@ -137,7 +138,7 @@ void hub_role::end_reports(const messages::farewell& farewell, bool below) {
     pass_on(windows_->finished(farewell.rank, links_.now_seconds()));
 }
 
-void hub_role::follow_progress(const messages::heartbeat& sign) {
+void aggregator_role::follow_progress(const messages::heartbeat& sign) {
   if (!windows_ || sign.generation != windows_->generation())
     return;
   const auto before = windows_->open_window();
