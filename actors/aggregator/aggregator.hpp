@@ -1,5 +1,6 @@
 #pragma once
 
+#include "actors/actor_names.hpp"
 #include "actors/aggregator/root_role.hpp"
 #include "actors/aggregator/shard_role.hpp"
 #include "actors/interfaces.hpp"
@@ -21,7 +22,7 @@ class aggregator_switchboard;
 /// its arbitrator and hands its decisions out. What it decides itself stands in its role; the actor translates between
 /// messages and the role, and holds the handles.
 struct aggregator_state {
-  static constexpr const char* name = "aggregator";
+  static constexpr const char* name = actor_name::aggregator;
   aggregator_state();
   ~aggregator_state();
   std::unique_ptr<aggregator_switchboard> links;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "actors/actor_names.hpp"
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
 
@@ -11,7 +12,7 @@ namespace dynamix::actors {
 
 /// The door of a host: the one published actor. Passes hellos to the aggregator, or refuses them where there is none.
 struct gateway_state {
-  static constexpr const char* name = "gateway";
+  static constexpr const char* name = actor_name::gateway;
   gateway_state() = default; // not an aggregate: CAF would initialise its first member with the actor
   greeter_actor greeter;
   attacher_actor attacher;           ///< of a tree of arbitrators
@@ -24,7 +25,7 @@ gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_sta
                                      bool arbitrates, std::shared_ptr<host_events> events);
 
 struct store_state {
-  static constexpr const char* name = "store";
+  static constexpr const char* name = actor_name::store;
 };
 
 /// Serves the table through which a process group of so many workers meets.

@@ -1,8 +1,7 @@
 #include "actors/network/message_guard.hpp"
 
-#include "actors/aggregator/aggregator.hpp"
-#include "actors/network/gateway.hpp"
-#include "actors/worker/worker.hpp"
+#include "actors/actor_names.hpp"
+#include "actors/interfaces.hpp"
 #include "messages/codec.hpp"
 
 #include <caf/io/all.hpp>
@@ -139,40 +138,42 @@ crossing crossing_of(caf::atom_constant<word>, statement_kind kind, std::string_
 const std::vector<crossing>& crossings() {
   using namespace messages; // NOLINT: their names
   using kind = statement_kind;
-  const std::string_view to_gateway = gateway_state::name;
-  const std::string_view to_aggregator = aggregator_state::name;
-  const std::string_view to_worker = worker_state::name;
   static const std::vector<crossing> all = {
-      crossing_of<message<hello>, worker_actor>(atom::hello_v, kind::hello, to_gateway, read_claims_and_handle<hello>),
-      crossing_of<message<shard_hello>, child_actor>(atom::attach_v, kind::attach, to_gateway,
+      crossing_of<message<hello>, worker_actor>(atom::hello_v, kind::hello, actor_name::gateway,
+                                                read_claims_and_handle<hello>),
+      crossing_of<message<shard_hello>, child_actor>(atom::attach_v, kind::attach, actor_name::gateway,
                                                      read_claims_and_handle<shard_hello>),
-      crossing_of<message<farewell>>(atom::finish_v, kind::finish, to_gateway, read_claims<farewell>),
+      crossing_of<message<farewell>>(atom::finish_v, kind::finish, actor_name::gateway, read_claims<farewell>),
 
-      crossing_of<message<window_report>>(atom::report_v, kind::report, to_aggregator, read_claims<window_report>),
-      crossing_of<message<heartbeat>>(atom::beat_v, kind::beat, to_aggregator, read_claims<heartbeat>),
-      crossing_of<>(atom::settle_v, kind::settle, to_aggregator),
-      crossing_of<message<evaluation_report>>(atom::evaluation_v, kind::evaluation, to_aggregator),
-      crossing_of<message<absence>>(atom::absent_v, kind::absent, to_aggregator, read_claims<absence>),
-      crossing_of<message<farewell>>(atom::farewell_v, kind::farewell, to_aggregator, read_claims<farewell>),
+      crossing_of<message<window_report>>(atom::report_v, kind::report, actor_name::aggregator,
+                                          read_claims<window_report>),
+      crossing_of<message<heartbeat>>(atom::beat_v, kind::beat, actor_name::aggregator, read_claims<heartbeat>),
+      crossing_of<>(atom::settle_v, kind::settle, actor_name::aggregator),
+      crossing_of<message<evaluation_report>>(atom::evaluation_v, kind::evaluation, actor_name::aggregator),
+      crossing_of<message<absence>>(atom::absent_v, kind::absent, actor_name::aggregator, read_claims<absence>),
+      crossing_of<message<farewell>>(atom::farewell_v, kind::farewell, actor_name::aggregator, read_claims<farewell>),
 
-      crossing_of<message<hello>, child_actor>(atom::relay_v, kind::relay, to_aggregator,
+      crossing_of<message<hello>, child_actor>(atom::relay_v, kind::relay, actor_name::aggregator,
                                                read_claims_and_handle<hello>),
-      crossing_of<message<beat_summary>>(atom::beats_v, kind::beats, to_aggregator, read_claims<beat_summary>),
-      crossing_of<message<shard_window>>(atom::window_v, kind::window, to_aggregator, read_claims<shard_window>),
+      crossing_of<message<beat_summary>>(atom::beats_v, kind::beats, actor_name::aggregator, read_claims<beat_summary>),
+      crossing_of<message<shard_window>>(atom::window_v, kind::window, actor_name::aggregator,
+                                         read_claims<shard_window>),
 
-      crossing_of<message<recipients>, message<placement>, store_actor>(atom::place_v, kind::guidance, to_aggregator),
-      crossing_of<message<recipients>, message<generation_notice>>(atom::closed_v, kind::guidance, to_aggregator),
-      crossing_of<message<guidance>>(atom::guide_v, kind::guidance, to_aggregator),
-      crossing_of<message<policy_version>>(atom::policy_v, kind::guidance, to_aggregator),
-      crossing_of<message<shard_order>>(atom::order_v, kind::guidance, to_aggregator),
-      crossing_of<>(atom::stop_v, kind::guidance, to_aggregator),
+      crossing_of<message<recipients>, message<placement>, store_actor>(atom::place_v, kind::guidance,
+                                                                        actor_name::aggregator),
+      crossing_of<message<recipients>, message<generation_notice>>(atom::closed_v, kind::guidance,
+                                                                   actor_name::aggregator),
+      crossing_of<message<guidance>>(atom::guide_v, kind::guidance, actor_name::aggregator),
+      crossing_of<message<policy_version>>(atom::policy_v, kind::guidance, actor_name::aggregator),
+      crossing_of<message<shard_order>>(atom::order_v, kind::guidance, actor_name::aggregator),
+      crossing_of<>(atom::stop_v, kind::guidance, actor_name::aggregator),
 
-      crossing_of<message<decision>>(atom::decide_v, kind::decision, to_worker),
-      crossing_of<message<placement>, store_actor>(atom::place_v, kind::decision, to_worker),
-      crossing_of<message<generation_notice>>(atom::closed_v, kind::decision, to_worker),
-      crossing_of<>(atom::stop_v, kind::decision, to_worker),
+      crossing_of<message<decision>>(atom::decide_v, kind::decision, actor_name::worker),
+      crossing_of<message<placement>, store_actor>(atom::place_v, kind::decision, actor_name::worker),
+      crossing_of<message<generation_notice>>(atom::closed_v, kind::decision, actor_name::worker),
+      crossing_of<>(atom::stop_v, kind::decision, actor_name::worker),
 
-      crossing_of<message<store_operation>>(atom::apply_v, kind::operation, store_state::name,
+      crossing_of<message<store_operation>>(atom::apply_v, kind::operation, actor_name::store,
                                             read_claims<store_operation>),
   };
   return all;

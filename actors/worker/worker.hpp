@@ -1,5 +1,6 @@
 #pragma once
 
+#include "actors/actor_names.hpp"
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/worker/worker_training.hpp"
@@ -13,7 +14,7 @@ namespace dynamix::actors {
 /// Runs the worker's side of the protocol (session/worker_protocol.hpp): turns messages into its events, and its
 /// effects into messages.
 struct worker_state {
-  static constexpr const char* name = "worker";
+  static constexpr const char* name = actor_name::worker;
 
   std::optional<session::worker_protocol> protocol;
   training_options options;

@@ -118,8 +118,9 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
        {"messages/types.hpp", "messages/fields.hpp", "messages/leave.hpp", "cluster/", "storage/", "policy/"}},
       {"trainer",
        {"messages/types.hpp", "cluster/", "storage/", "session/", "client/", "exchange/", "policy/learner.hpp"}},
-      {"simulator", {"messages/types.hpp", "settings/", "cluster/", "storage/", "policy/", "session/balancing.hpp",
-                     "exchange/form_choice.hpp"}},
+      {"simulator",
+       {"messages/types.hpp", "settings/", "cluster/", "storage/", "policy/", "session/balancing.hpp",
+        "exchange/form_choice.hpp"}},
       {"swarm", {"messages/types.hpp", "cluster/", "storage/", "policy/", "simulator/"}},
       {"actors",
        {"messages/", "cluster/", "storage/", "telemetry/", "policy/", "trainer/", "simulator/", "replication/",
@@ -132,6 +133,30 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
       {"benchmarks", all},
   };
   return table;
+}
+
+/// Of a room with inner rooms: what each of them may include of the others. The files right in it are for all of them,
+/// and include none.
+const std::map<std::string, std::map<std::string, std::vector<std::string>>>& inner_arrows() {
+  static const std::map<std::string, std::map<std::string, std::vector<std::string>>> table = {
+      {"actors",
+       {{"", {}},
+        {"network", {}},
+        {"client", {}},
+        {"arbitrator", {"network"}},
+        {"aggregator", {"arbitrator", "network"}},
+        {"worker", {"client"}},
+        {"swarm", {"network"}},
+        {"host", {"aggregator", "arbitrator", "client", "network", "worker"}}}},
+  };
+  return table;
+}
+
+/// "actors/host/host.cpp" is in "host"; "actors/atoms.hpp" in none.
+std::string inner_room(const std::string& path) {
+  const std::size_t first = path.find('/') + 1;
+  const std::size_t second = path.find('/', first);
+  return second == std::string::npos ? std::string() : path.substr(first, second - first);
 }
 
 struct library_rule {
@@ -230,6 +255,28 @@ std::vector<finding> find_forbidden_arrows(const source_tree& tree) {
       found.push_back({file.path, include.line,
                        other_room ? room + " may not include " + include.path
                                   : include.path + " is not written from the repository's root"});
+    }
+  }
+  return found;
+}
+
+std::vector<finding> find_forbidden_inner_arrows(const source_tree& tree) {
+  std::vector<finding> found;
+  for (const auto& file : tree.files) {
+    const auto table = inner_arrows().find(file.room());
+    if (!file.is_cpp() || table == inner_arrows().end())
+      continue;
+    const std::string here = inner_room(file.path);
+    const auto allowed = table->second.find(here);
+    if (allowed == table->second.end()) {
+      found.push_back({file.path, 0, "\"" + here + "\" is no inner room of the table of arrows"});
+      continue;
+    }
+    for (const auto& include : file.includes) {
+      const std::string there = inner_room(include.path);
+      if (include.path.starts_with(file.room() + "/") && !there.empty() && there != here &&
+          std::find(allowed->second.begin(), allowed->second.end(), there) == allowed->second.end())
+        found.push_back({file.path, include.line, file.path + " may not include " + include.path});
     }
   }
   return found;

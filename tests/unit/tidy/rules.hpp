@@ -45,6 +45,14 @@ std::vector<finding> find_long_functions(const source_tree& tree);
 /// A directory with C++ that this table does not name is a finding too. Generated headers (*.capnp.h) are passed over.
 std::vector<finding> find_forbidden_arrows(const source_tree& tree);
 
+/// The inner rooms of actors/ have a direction, too:
+///
+///     host -> aggregator, arbitrator, client, network, worker
+///     aggregator -> arbitrator, network      arbitrator, swarm -> network      worker -> client
+///
+/// All may include the headers right in actors/, which include none of theirs.
+std::vector<finding> find_forbidden_inner_arrows(const source_tree& tree);
+
 /// CAF, Torch (with c10d and Gloo), Cap'n Proto and libraft (with libuv) are included, directly or through headers of
 /// ours, only by:
 ///

@@ -49,6 +49,7 @@ TEST(Repository, KeepsFunctionsShort) {
 }
 TEST(Repository, KeepsTheDirectionBetweenRooms) {
   EXPECT_THAT(find_forbidden_arrows(repository()), IsEmpty());
+  EXPECT_THAT(find_forbidden_inner_arrows(repository()), IsEmpty());
 }
 TEST(Repository, KeepsLibrariesInTheirRooms) {
   EXPECT_THAT(find_leaked_libraries(repository()), IsEmpty());
@@ -158,6 +159,16 @@ TEST(Rules, AllowTheArrowsOfTheTable) {
     tree.write(file, "#include \"" + include + "\"\n#include <vector>\n");
     EXPECT_THAT(find_forbidden_arrows(tree.read()), IsEmpty()) << file << " -> " << include;
   }
+}
+
+TEST(Rules, FindAnArrowAgainstTheDirectionBetweenInnerRooms) {
+  temporary_tree tree;
+  tree.write("actors/network/a.cpp", "#include \"actors/worker/x.hpp\"\n#include \"actors/atoms.hpp\"\n")
+      .write("actors/worker/a.cpp", "#include \"actors/client/x.hpp\"\n#include \"actors/worker/x.hpp\"\n")
+      .write("actors/atoms.hpp", "#include \"actors/network/x.hpp\"\n#include \"messages/types.hpp\"\n")
+      .write("actors/cellar/a.cpp", "#include \"actors/atoms.hpp\"\n");
+  EXPECT_THAT(places(find_forbidden_inner_arrows(tree.read())),
+              ElementsAre("actors/atoms.hpp:1", "actors/cellar/a.cpp:0", "actors/network/a.cpp:1"));
 }
 
 TEST(Rules, AllowATestToIncludeItsNeighbourByName) {
