@@ -1,8 +1,8 @@
 #pragma once
 
 /// What of each struct the ledger keeps, once for writing and reading: `for_each_field(value, visit)` calls
-/// `visit(name, field)` for each, in order; of messages, it keeps every field (messages/fields.hpp). A field that an
-/// older ledger lacks keeps its default.
+/// `visit(name, field)` for each, in order; of messages, it keeps every field (messages/fields.hpp). A list that leaves
+/// a field of its struct out does not compile. A field that an older ledger lacks keeps its default.
 
 #include "ledger/rows.hpp"
 #include "messages/fields.hpp"
@@ -24,6 +24,7 @@
   template <class Self, class Visit>                                                                                   \
   requires std::same_as<std::remove_const_t<Self>, type>                                                               \
   void for_each_field(Self& of, Visit&& visit) {                                                                       \
+    [[maybe_unused]] const auto& [__VA_ARGS__] = of; /* does not compile where a field is left out */                  \
     DYNAMIX_SCAN(DYNAMIX_VISIT(__VA_ARGS__))                                                                           \
   }
 
