@@ -1,7 +1,7 @@
 #include "actors/network/control_network.hpp"
 
 #include "actors/handlers.hpp"
-#include "actors/network/message_guard.hpp"
+#include "actors/network/guarded_broker.hpp"
 
 #include <caf/io/basp_broker.hpp>
 #include <caf/io/middleman_actor_impl.hpp>

@@ -1,7 +1,7 @@
 /// What a host with keys can do that lies: each attack does what it is meant to where nobody looks at what proven hosts
 /// say, and nothing where somebody does.
 
-#include "actors/network/message_guard.hpp"
+#include "actors/network/guarded_broker.hpp"
 #include "tests/unit/actors/linked_host.hpp"
 #include "tests/unit/links/raw_client.hpp"
 #include "tests/unit/links/told_lines.hpp"
