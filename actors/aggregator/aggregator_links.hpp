@@ -1,7 +1,7 @@
 #pragma once
 
-/// What an aggregator does to others. The actor does it with messages (actors/aggregator/aggregator.cpp), a test takes
-/// notes. Knows no CAF.
+/// What an aggregator does to others. The actor does it with messages
+/// (actors/aggregator/aggregator_switchboard.hpp), a test takes notes. Knows no CAF.
 
 #include "messages/types.hpp"
 
