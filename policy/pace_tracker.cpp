@@ -19,7 +19,6 @@ constexpr double first_variance = 0.1 * 0.1;   ///< of the logarithm, before any
 constexpr double least_variance = 0.02 * 0.02; ///< below it lies what the curve does not get right
 constexpr std::uint32_t remembered_steps = 50; ///< of the noise and of a point
 constexpr std::uint32_t averaged_steps = 100;  ///< of the pace
-constexpr std::uint32_t noise_known_steps = 5;
 constexpr std::uint32_t estimate_steps = 5; ///< before which a worker says nothing of itself
 constexpr double least_slope = 0.25;        ///< of the seconds a sample, as beyond the points of a curve
 constexpr double few_steps = 8;             ///< at so many the variance may be twice what was measured
@@ -140,10 +139,6 @@ pace_estimate checked(const pace_estimate& told) {
   const bool possible = told.sample_seconds > 0 && told.sample_seconds <= messages::max_seconds &&
                         std::abs(told.fixed_seconds) <= messages::max_seconds && told.error >= 0 && told.error <= 1;
   return possible ? told : pace_estimate{};
-}
-
-double pace_tracker::deviation() const {
-  return varied_steps_ < noise_known_steps ? 0 : std::sqrt(variance_);
 }
 
 } // namespace dynamix::policy

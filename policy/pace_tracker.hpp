@@ -34,8 +34,6 @@ public:
   bool measured() const { return !curve_.empty(); }
   /// Expected seconds of a step; not before anything was measured.
   double seconds(double batch) const;
-  /// Standard deviation of the logarithm of a step's seconds; 0 before a few were measured.
-  double deviation() const;
   /// Logarithm of how long steps take now over how long they took at first.
   double pace() const { return pace_; }
   /// The line that t(b) follows near `batch`; not measured before a few steps were.

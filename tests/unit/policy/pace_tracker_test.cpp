@@ -57,7 +57,7 @@ TEST_F(PaceTracker, AveragesNoiseBetweenChanges) {
   for (int i = 0; i < 200; ++i)
     step(64);
   EXPECT_NEAR(tracker.seconds(64), 0.084, 0.084 * 0.02);
-  EXPECT_NEAR(tracker.deviation(), noise, 0.02);
+  EXPECT_NEAR(tracker.estimate(64).error, noise / std::sqrt(100), 0.002) << "the mean of the newest hundred";
 }
 
 TEST_F(PaceTracker, KeepsTheShapeThatItLearnedWhenThePaceChanges) {
