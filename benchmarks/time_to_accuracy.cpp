@@ -7,7 +7,7 @@
 #include "client/sampler.hpp"
 #include "cluster/decision_steps.hpp"
 #include "policy/deliberation.hpp"
-#include "session/rate_rule.hpp"
+#include "session/step_settings.hpp"
 #include "storage/atomic_file.hpp"
 #include "trainer/batch_loader.hpp"
 #include "trainer/evaluation.hpp"

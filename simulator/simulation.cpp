@@ -2,7 +2,7 @@
 
 #include "cluster/places.hpp"
 #include "policy/water_filling.hpp"
-#include "session/balancing.hpp"
+#include "session/step_settings.hpp"
 #include "simulator/random_stream.hpp"
 
 #include <algorithm>

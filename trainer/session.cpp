@@ -3,7 +3,7 @@
 #include "cluster/places.hpp"
 #include "exchange/compression.hpp"
 #include "exchange/group.hpp"
-#include "session/balancing.hpp"
+#include "session/step_settings.hpp"
 #include "storage/atomic_file.hpp"
 #include "trainer/compute_device.hpp"
 #include "trainer/compute_threads.hpp"

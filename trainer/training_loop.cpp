@@ -2,7 +2,7 @@
 
 #include "client/proportional_split.hpp"
 #include "client/random.hpp"
-#include "session/rate_rule.hpp"
+#include "session/step_settings.hpp"
 #include "trainer/emulation.hpp"
 #include "trainer/evaluation.hpp"
 #include "trainer/model_options.hpp"

@@ -2,8 +2,7 @@
 
 #include "actors/packing.hpp"
 #include "cluster/decision_steps.hpp"
-#include "session/balancing.hpp"
-#include "session/rate_rule.hpp"
+#include "session/step_settings.hpp"
 
 #include <spdlog/spdlog.h>
 

@@ -119,7 +119,7 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
       {"trainer",
        {"messages/types.hpp", "cluster/", "storage/", "session/", "client/", "exchange/", "policy/learner.hpp"}},
       {"simulator",
-       {"messages/types.hpp", "settings/", "cluster/", "storage/", "policy/", "session/balancing.hpp",
+       {"messages/types.hpp", "settings/", "cluster/", "storage/", "policy/", "session/step_settings.hpp",
         "exchange/form_choice.hpp"}},
       {"swarm", {"messages/types.hpp", "cluster/", "storage/", "policy/", "simulator/"}},
       {"actors",

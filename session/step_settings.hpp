@@ -1,5 +1,7 @@
 #pragma once
 
+/// What the cluster file says of every step, as it stands in messages.
+
 #include "cluster/cluster_file.hpp"
 #include "messages/types.hpp"
 
@@ -18,6 +20,14 @@ constexpr messages::rate_rule rate_rule_of(cluster::learning_rate_rule rule) {
     return messages::rate_rule::adascale;
   }
   return messages::rate_rule::unspecified;
+}
+
+/// What the workers of this cluster file do between two decisions.
+inline messages::balancing balancing_of(const cluster::cluster_file& file) {
+  if (!file.balances())
+    return messages::balancing::off;
+  return file.arbitrator.policy == cluster::policy_kind::stigmergic ? messages::balancing::all
+                                                                    : messages::balancing::shares;
 }
 
 } // namespace dynamix::session
