@@ -6,10 +6,10 @@
 #include <utility>
 
 namespace dynamix::policy {
-namespace {
-
 storage::element_type element_type_of(const torch::Tensor& tensor) {
   switch (tensor.scalar_type()) {
+  case torch::kFloat32:
+    return storage::element_type::f32;
   case torch::kFloat64:
     return storage::element_type::f64;
   case torch::kInt64:
@@ -17,15 +17,12 @@ storage::element_type element_type_of(const torch::Tensor& tensor) {
   case torch::kUInt8:
     return storage::element_type::u8;
   default:
-    TORCH_CHECK(tensor.scalar_type() == torch::kFloat32, "no tensor file type for ", tensor.scalar_type());
-    return storage::element_type::f32;
+    TORCH_CHECK(false, "a tensor of type ", tensor.scalar_type(), " cannot be stored");
   }
 }
 
-} // namespace
-
 storage::tensor_record to_record(std::string name, const torch::Tensor& tensor) {
-  const auto plain = tensor.detach().contiguous();
+  const auto plain = tensor.detach().to(torch::kCPU).contiguous();
   const auto* bytes = static_cast<const std::uint8_t*>(plain.data_ptr());
   return {.name = std::move(name),
           .type = element_type_of(plain),

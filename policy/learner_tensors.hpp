@@ -1,6 +1,6 @@
 #pragma once
 
-/// Torch's tensors in a policy's file. Includes Torch: internal to policy/.
+/// Torch's tensors as records of a file. Includes Torch: for policy/ and trainer/.
 
 #include "storage/tensor_file.hpp"
 
@@ -10,7 +10,9 @@
 
 namespace dynamix::policy {
 
-/// float32, float64, int64 or uint8, on the CPU.
+/// Of float32, float64, int64 and uint8; throws c10::Error for others.
+storage::element_type element_type_of(const torch::Tensor& tensor);
+/// A copy of a tensor's values, of any device.
 storage::tensor_record to_record(std::string name, const torch::Tensor& tensor);
 /// A copy of the named tensor when it has the type and shape of `like` and only finite numbers. Returns an empty
 /// string, or what is wrong.

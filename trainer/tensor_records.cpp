@@ -8,21 +8,6 @@
 namespace dynamix::trainer {
 namespace {
 
-storage::element_type element_type_of(const torch::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-  case torch::kFloat32:
-    return storage::element_type::f32;
-  case torch::kFloat64:
-    return storage::element_type::f64;
-  case torch::kInt64:
-    return storage::element_type::i64;
-  case torch::kUInt8:
-    return storage::element_type::u8;
-  default:
-    TORCH_CHECK(false, "a tensor of type ", tensor.scalar_type(), " cannot be stored");
-  }
-}
-
 torch::ScalarType scalar_type_of(storage::element_type type) {
   switch (type) {
   case storage::element_type::f32:
@@ -60,14 +45,6 @@ const storage::tensor_record* find(const std::vector<storage::tensor_record>& re
 
 } // namespace
 
-storage::tensor_record to_record(const std::string& name, const torch::Tensor& tensor) {
-  const auto values = tensor.detach().to(torch::kCPU).contiguous();
-  storage::tensor_record record{name, element_type_of(values), values.sizes().vec(), {}};
-  const auto* bytes = static_cast<const std::uint8_t*>(values.data_ptr());
-  record.data.assign(bytes, bytes + values.nbytes());
-  return record;
-}
-
 torch::Tensor to_tensor(const storage::tensor_record& record) {
   auto tensor = torch::empty(record.shape, scalar_type_of(record.type));
   TORCH_CHECK(tensor.nbytes() == record.data.size(), "record ", record.name, " has ", record.data.size(),
@@ -86,7 +63,7 @@ std::vector<storage::tensor_record> model_records(const torch::nn::Module& model
 std::string check_record(const storage::tensor_record* record, const std::string& name, const torch::Tensor& tensor) {
   if (record == nullptr)
     return "it has no tensor \"" + name + "\"";
-  if (record->type != element_type_of(tensor))
+  if (record->type != policy::element_type_of(tensor))
     return "its tensor \"" + name + "\" has another element type";
   if (record->shape != tensor.sizes().vec())
     return "its tensor \"" + name + "\" has the shape " + shape_text(record->shape) + ", expected " +

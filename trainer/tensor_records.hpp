@@ -1,5 +1,6 @@
 #pragma once
 
+#include "policy/learner_tensors.hpp"
 #include "storage/tensor_file.hpp"
 
 #include <torch/torch.h>
@@ -9,8 +10,7 @@
 
 namespace dynamix::trainer {
 
-/// A copy of a tensor's values (float32, float64, int64 or uint8; any device).
-storage::tensor_record to_record(const std::string& name, const torch::Tensor& tensor);
+using policy::to_record;
 
 /// A tensor on the CPU that owns a copy of the record's values.
 torch::Tensor to_tensor(const storage::tensor_record& record);
