@@ -9,11 +9,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .kernels import as_real, numbers_of
 from .peers import Peers
+from .sharded import sharding_problem
 from .step import Step
 
 _log = logging.getLogger("dynamix")
 _BUFFER_BYTES = 25 * 2**20
-_SHARDED = {"FullyShardedDataParallel": "FSDP", "DTensor": "DTensor (fully_shard)"}
 
 
 def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
@@ -32,21 +32,25 @@ def check_model(model: torch.nn.Module, by_loss: bool) -> None:
                                   "dynamix.join that one")
     if "DeepSpeedEngine" in kinds:
         raise NotImplementedError("DeepSpeed steps an optimiser of its own; wrap the model in DistributedDataParallel or FSDP")
-    for kind, name in _SHARDED.items():
-        if kind in kinds and not by_loss:
-            raise NotImplementedError(f"{name} sums gradients where they cannot be weighted; join with weighting=\"loss\", wrap "
-                                      "the model in DistributedDataParallel, or call run.average_gradients() on a plain model")
+    if "FullyShardedDataParallel" in kinds and not by_loss:
+        raise NotImplementedError("FSDP sums gradients where they cannot be weighted: use fully_shard, join with weighting=\"loss\", wrap "
+                                  "the model in DistributedDataParallel, or call run.average_gradients() on a plain model")
+    if "DTensor" in kinds and not by_loss:
+        problem = sharding_problem(model)
+        if problem:
+            raise NotImplementedError(problem)
 
 
-def check_rule(is_adascale: bool, warns: bool) -> None:
-    """Of weighting="loss". Raises NotImplementedError where the agents' rule is one that such weights cannot serve."""
-    if is_adascale:
-        raise NotImplementedError("the agents' cluster file says training.rule = \"adascale\", which needs each member's own "
-                                  "gradient, and weighting=\"loss\" has none: pass rule=\"linear\", \"square-root\" or "
-                                  "\"constant\" to dynamix.join on all members")
-    if warns:
-        _log.warning("with weighting=\"loss\" nobody can tell computing from waiting for others, so agents are told no times of "
-                     "steps: policies that go by them share the global batch equally, whichever host is slow")
+def warn_of_times() -> None:
+    """Of weighting="loss"."""
+    _log.warning("with weighting=\"loss\" nobody can tell computing from waiting for others, so agents are told no times of "
+                 "steps: policies that go by them share the global batch equally, whichever host is slow")
+
+
+def warn_of_rule() -> None:
+    """Of weighting="loss", where nobody has named a rule."""
+    _log.warning("the agents' rule is AdaScale, which needs each member's own gradient, and weighting=\"loss\" has none: the learning "
+                 "rate follows the square root of the global batch; dynamix.join(rule=...) names another rule")
 
 
 def _groups(parameters: Sequence[torch.nn.Parameter]) -> List[List[torch.nn.Parameter]]:

@@ -15,6 +15,7 @@ from .gradients import check_model, unwrapped
 from .optimizer import agreed_adaptive, check_optimizer, warn_of_strangers
 from .peers import Peers, group_of, is_initialized
 from .run import Run
+from .sharded import mesh_of, parts_of
 from .world import torch_problem, world_problem
 
 
@@ -53,6 +54,9 @@ def _check_arguments(model: torch.nn.Module, optimizers: List[Optimizer], rule: 
     if by_loss and (rule == "adascale" or elastic is not None):
         raise NotImplementedError("weighting=\"loss\" goes without AdaScale, which needs each member's own gradient, and without "
                                   "elastic=...")
+    if elastic is not None and parts_of(model):
+        raise NotImplementedError("elastic=... and fully_shard: a member that dies takes its shards with it. Leave elastic out, save by "
+                                  "torch.distributed.checkpoint, and let torchrun restart the group")
     if elastic is not None and scaler is not None and scaler.is_enabled():
         raise NotImplementedError("elastic=... does not keep a GradScaler's scale equal on all members; train without it")
 
@@ -68,8 +72,8 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
     follows the global batch, and an agent, where there is one, decides each worker's batch size.
 
     Args:
-        model: in DistributedDataParallel; or a plain module, with `run.average_gradients()` in each step. Either may be
-            compiled.
+        model: in DistributedDataParallel, or sharded by `fully_shard`; or a plain module, with `run.average_gradients()` in each
+            step. Each may be compiled.
         optimizer: any of torch.optim but LBFGS; ASGD and Rprop with rule="constant" only. Its class is exchanged for a
             subclass until `run.close()`. Several as a list, each of which makes one step for the same gradients; another one
             that steps parameters of the model is an error.
@@ -89,9 +93,10 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
         elastic_seconds: how long members wait for each other, in collectives and when the group is formed anew.
         noise_interval: the gradient noise is measured every so many steps, and in each of the first 16; 0: twice a window.
         window_steps: steps between decisions, for a run without an agent; 0: the agent's, or 10.
-        weighting: "gradients": where they are summed. "loss": by `run.scale(loss)`, for what sums gradients by itself (FSDP,
-            fully_shard, a communication hook of the script's own); without the gradient noise, and so without AdaScale, and
-            without times of steps, which agents' policies need to see which host is slow.
+        weighting: "gradients": where they are summed (DistributedDataParallel, fully_shard, `run.average_gradients()`). "loss": by
+            `run.scale(loss)`, for what sums gradients by itself (FSDP, a communication hook of the script's own); without the
+            gradient noise, and so without AdaScale (where the agents' rule is that, the square root), and without times of steps,
+            which agents' policies need to see which host is slow.
         balance: whether the members share the global batch by their own paces at every step, between decisions, too. None: as
             the cluster file says ([arbitrator] balance), and not without an agent.
 
@@ -111,7 +116,7 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
     schedulers = [] if scheduler is None else list(scheduler) if isinstance(scheduler, (list, tuple)) else [scheduler]
     options = {"adaptive": bool(known), "noise_interval": noise_interval,
                "window_steps": window_steps, "balance": raw.BALANCES[balance]}
-    peers = (Peers(group_of(unwrapped(model), process_group)) if elastic is None else
+    peers = (Peers(group_of(unwrapped(model), process_group, mesh_of(model))) if elastic is None else
              members_through(elastic, agent, elastic_seconds))
     if peers.size > 1 and peers.position == 0:
         warn_of_strangers(optimizers, unwrapped(model))

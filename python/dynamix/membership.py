@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 import torch
 from torch.optim import Optimizer
@@ -16,6 +16,7 @@ from .elastic import Alignment, Ended, Members
 from .loader import Loader
 from .optimizer import Schedule
 from .peers import Broken, Peers
+from .sharded import Shards
 from .step import Step
 from .stream import Dealing
 
@@ -31,7 +32,7 @@ class Membership:
     _peers: Peers
     _client: Optional[Client]
     _step: Optional[Step]
-    _hook: Optional[Hook]
+    _hook: Union[Hook, Shards, None]
     _loader: Optional[Loader[Any]]
     _dealing: Optional[Dealing]
     _draws: Optional[Draws]
@@ -54,7 +55,7 @@ class Membership:
         assert self._client is not None and self._step is not None
         row = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64)
         self._client.introduce(workload, row.data_ptr())
-        layout = [int(self._step.loads_rows), *(self._hook.layout if self._hook is not None else [])]
+        layout = [int(self._step.loads_rows), *(self._hook.layout if isinstance(self._hook, Hook) else [])]
         alignment = self._alignment = Alignment(members, self._client, self._model, self._optimizers,
                                                 [schedule.target for schedule in self._schedules], layout, row, self)
         alignment.check_groups(members.told("groups"))

@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .batch import part_of, rows_of
 from .ddp import can_sum_later, sum_accumulated
+from .sharded import parts_of
 from .step import Step
 
 _log = logging.getLogger("dynamix")
@@ -37,6 +38,9 @@ class Guard:
             raise NotImplementedError("run.backward() needs DistributedDataParallel without static_graph and "
                                       "find_unused_parameters, and no complex parameters; use a smaller batch_size, "
                                       "or run.loader(highest_batch=...)")
+        if parts_of(model):
+            raise NotImplementedError("run.backward() and fully_shard: a pass that fails has taken part in some collectives and not in "
+                                      "others; use a smaller batch_size, or run.loader(highest_batch=...)")
         self._model = model
         self._step = step
         self._scaler = scaler

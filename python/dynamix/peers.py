@@ -207,8 +207,10 @@ def _timeout_of(group: Any) -> datetime.timedelta:
         return standard
 
 
-def group_of(model: torch.nn.Module, group: Optional[Any]) -> Optional[Any]:
-    """The process group that the gradients of `model` are summed in."""
+def group_of(model: torch.nn.Module, group: Optional[Any], mesh: Any = None) -> Optional[Any]:
+    """The process group that the gradients of `model` are summed in. `mesh`: that it is sharded over."""
+    if group is None and mesh is not None and mesh.ndim == 1 and mesh.size() < _distributed.get_world_size():
+        return mesh.get_group()
     own = getattr(model, "process_group", None) if isinstance(model, torch.nn.parallel.DistributedDataParallel) else None
     if own is None:
         return group

@@ -19,7 +19,7 @@ from .ddp import Hook, register
 from .device_clock import clock_of
 from .draws import Draws
 from .elastic import Members
-from .gradients import average, check_rule, unwrapped
+from .gradients import average, unwrapped, warn_of_rule, warn_of_times
 from .joined import gather
 from .leaving import close_at_exit
 from .loader import Batches, Loader, check, whole
@@ -27,6 +27,7 @@ from .membership import Membership
 from .memory import Guard, Loss, Weight
 from .optimizer import Round, Schedule, Swap, refuse_others, swap_optimizer, swap_scaler, warn_of_unknown_kind
 from .peers import Broken, Peers
+from .sharded import Shards, parts_of
 from .status import Status, status_of
 from .step import Calls, Step
 from .stream import Dealing, Reader, Stream, lengths_of
@@ -69,12 +70,15 @@ class Run(Membership):
         self._closed = self._warned = False
         self._meeting_seconds: float = _MEETING_SECONDS
         self._by_loss = by_loss
-        self._distributed = by_loss or isinstance(model, DistributedDataParallel)  # somebody else sums gradients
+        is_sharded = bool(parts_of(model))
+        self._distributed = by_loss or is_sharded or isinstance(model, DistributedDataParallel)  # somebody else sums gradients
         if agent is not None:
             self._open(agents.find(agent, peers))
-        self._hook: Optional[Hook] = None
+        self._hook: Union[Hook, Shards, None] = None
         if isinstance(model, DistributedDataParallel) and not by_loss:
             self._hook = register(model, peers)
+        elif is_sharded and not by_loss:
+            self._hook = Shards(model, peers)
         self._round = Round(self, len(optimizers))
         self._swaps: List[Union[Swap, Schedule]] = [swap_optimizer(optimizer, self._round, number)
                                                     for number, optimizer in enumerate(optimizers)]
@@ -180,6 +184,8 @@ class Run(Membership):
         agents.check_gpu(self._client.status().gpu - 1, device)
         if self._hook is not None:
             self._hook.step = self._step
+        if isinstance(self._hook, Shards):
+            self._step.replicas = self._hook.replicas
         if self._state is not None and not self.came_in:
             self._load(self._state)
         if fetch_ahead is None:
@@ -196,15 +202,21 @@ class Run(Membership):
 
     def _introduce(self, workload: raw.Workload) -> torch.Tensor:
         assert self._client is not None
-        row = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64)
+        row, is_first = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64), self._peers.position == 0
         self._client.introduce(workload, row.data_ptr())
         rows = self._peers.gather(row).wait()
-        self._client.begin(rows.data_ptr())
         is_adascale = int(rows[0, raw.RULE_COLUMN]) == raw.RULES["adascale"]
-        if self._by_loss:
-            check_rule(is_adascale, self._linked and self._peers.position == 0)
-        elif is_adascale and self._is_kind_unknown and self._peers.position == 0:
+        if self._by_loss and is_adascale:  # as the agents say; `join` has refused it from the script
+            workload.rule = raw.RULES["square-root"]
+            self._client.introduce(workload, row.data_ptr())
+            rows = self._peers.gather(row).wait()
+        self._client.begin(rows.data_ptr())
+        if self._by_loss and is_adascale and is_first:
+            warn_of_rule()
+        elif is_adascale and self._is_kind_unknown and is_first:
             warn_of_unknown_kind(self._optimizers)
+        if self._by_loss and self._linked and is_first:
+            warn_of_times()
         return rows
 
     # Steps
@@ -360,7 +372,7 @@ class Run(Membership):
         return factor
 
     def _factor(self, step: Step) -> Optional[float]:
-        if self._hook is not None and isinstance(self._model, DistributedDataParallel):
+        if isinstance(self._hook, Hook) and isinstance(self._model, DistributedDataParallel):
             self._hook.check_pass(self._model)
         if not step.opened:
             if self._by_loss:

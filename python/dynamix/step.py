@@ -64,6 +64,7 @@ class Step:
         self.loss = math.nan
         self.correct = -1.0
         self.loads_rows = False             # the same on all members: rows may travel behind the last bucket
+        self.replicas = 0                   # of each shard of the gradients; 0: every member has all of them
         self._by_loss = by_loss
         self._comparison = Comparison(peers, by_loss)
         self._clock = clock
@@ -87,6 +88,7 @@ class Step:
         self._measures = False
         self._weights: Optional[Sum] = None
         self._rows: Optional[Gathering] = None
+        self._square_sum: Optional[Sum] = None
         self._row_written = False
         self._on_device = False
         self._own_squares.clear()
@@ -235,18 +237,28 @@ class Step:
         """Waits for a collective of gradients (on a GPU its stream does), and counts how long."""
         if work is None:
             return
-        if self._clock is None:
-            began = time.perf_counter()
-            work.wait()
-            self._exchange_seconds += time.perf_counter() - began
-        else:
-            since = self._clock.mark()
-            work.wait()
-            self._clock.exchanged(since)
+        since = self.mark()
+        work.wait()
+        self.waited(since)
+
+    def mark(self) -> Any:
+        """Now; on a GPU a place among its work. Returns what `waited` takes."""
+        return time.perf_counter() if self._clock is None else self._clock.mark()
 
     def fetching(self) -> Any:
         """The training loop asks for its next batch now. Returns what `fetched` takes."""
-        return time.perf_counter() if self._clock is None else self._clock.mark()
+        return self.mark()
+
+    def waited(self, since: Any) -> None:
+        """This member (on a GPU its stream) has waited for others since then."""
+        if self._clock is None:
+            self.add_exchange(time.perf_counter() - since)
+        else:
+            self._clock.exchanged(since)
+
+    def add_exchange(self, seconds: float) -> None:
+        """The host has waited for others so long."""
+        self._exchange_seconds += seconds
 
     def fetched(self, since: Any, batch: Any) -> None:
         """The loop is given its batch."""
@@ -265,9 +277,13 @@ class Step:
         if self._row_is_due:
             self._fill_row()
             self._rows = self.peers.gather(self._row, again=True)
+            if self.replicas and (self._due or 0) & raw.MEASURE:
+                self._square_sum = self.peers.sum(self._plain(self._global_squares) / self.replicas)
 
     def _fill_row(self) -> None:
-        unmeasured = bool((self._due or 0) & raw.MEASURE) and not self._own_squares
+        # A pass over replicas whose sum is left to a later one has squares of its own alone.
+        measured = self._own_squares and (self._global_squares or not self.replicas)
+        unmeasured = bool((self._due or 0) & raw.MEASURE) and not measured
         square = math.nan if unmeasured else self._plain(self._own_squares)
         self.client.write_row(square, self._row.data_ptr())
         self._row_written = True
@@ -302,10 +318,16 @@ class Step:
         self.read_rows()
         if self._comparison.is_due:
             self._comparison.conclude(self.counted)
-        self._square = self._plain(self._global_squares)
+        self._square = self._plain(self._global_squares) if self._square_sum is None else self._wait_for_square(self._square_sum)
         rate = self.client.rate(self._square)
         self.progress = rate.progress
         return rate.factor
+
+    def _wait_for_square(self, square: Sum) -> float:
+        began = time.perf_counter()
+        found = square.wait()
+        self.add_exchange(time.perf_counter() - began)
+        return found
 
     def complete(self, skipped: bool = False) -> None:
         """The optimiser has stepped, or has left the step out because of infinite gradients."""
