@@ -123,6 +123,9 @@ class Batches:
             yield self._numbers() if self._dealing is None else self._places(self._dealing)
 
     def _numbers(self) -> List[int]:
+        if self._step.costs is not None:
+            peers = self._step.peers
+            return self._step.costs.samples_of(self._client.dealt, self._client.shares(peers.size), peers.position)
         samples = self._client.samples()
         if self._draws is not None:
             samples = self._draws.samples_of(self._client.dealt.epoch, samples)
@@ -291,5 +294,4 @@ class Loader(DataLoader[_Sample]):
         return bool(step.taken and step.peers.broken)
 
     def _take(self) -> None:
-        self._step.counted += self._client.deliver().own
-        self._step.taken += 1
+        self._step.take(self._client.deliver())

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from . import structures as raw
 from .client import Client
+from .cost import Costs
 from .ddp import Hook
 from .draws import Draws
 from .elastic import Alignment, Ended, Members
@@ -36,6 +37,7 @@ class Membership:
     _loader: Optional[Loader[Any]]
     _dealing: Optional[Dealing]
     _draws: Optional[Draws]
+    _costs: Optional[Costs]
     _alignment: Optional[Alignment]
 
     def _introduce(self, workload: raw.Workload) -> torch.Tensor:
@@ -65,7 +67,7 @@ class Membership:
                 members.gather_members(everyone)
                 everyone = not alignment.align()
                 if everyone and all(members.present):
-                    for dealt in (self._dealing, self._draws):
+                    for dealt in (self._dealing, self._draws, self._costs):
                         if dealt is not None:
                             dealt.agree(members)
                     alignment.rows = self._introduce(workload)

@@ -15,6 +15,7 @@ from torch.utils.data import Dataset
 from . import agent as agents
 from . import structures as raw
 from .client import Client, DynamixError
+from .cost import Costs
 from .ddp import Hook, register
 from .device_clock import clock_of
 from .draws import Draws
@@ -62,6 +63,7 @@ class Run(Membership):
         self._loader: Optional[Loader[Any]] = None
         self._dealing: Optional[Dealing] = None
         self._draws: Optional[Draws] = None
+        self._costs: Optional[Costs] = None
         self._state: Optional[Dict[str, Any]] = None
         self._guard: Optional[Guard] = None
         self._call_hook: Any = None
@@ -113,7 +115,7 @@ class Run(Membership):
     # Data
 
     def loader(self, dataset: Dataset[_Sample], batch_size: int = 1, shuffle: bool = True, *, seed: int = 0,
-               weights: Any = None, drop_last: bool = False, lowest_batch: Optional[int] = None, highest_batch: Optional[int] = None,
+               weights: Any = None, budget: Optional[int] = None, cost: Any = None, drop_last: bool = False, lowest_batch: Optional[int] = None, highest_batch: Optional[int] = None,
                fetch_ahead: Optional[int] = None, **options: Any) -> Loader[_Sample]:
         """The training loader of this run; one a run, made by all members at the same place.
 
@@ -127,6 +129,10 @@ class Run(Membership):
             seed: of the permutations; that of member 0 counts.
             weights: one a sample: each epoch draws as many samples as there are, by weight and with replacement, as
                 WeightedRandomSampler(weights, len(weights)) does. The same on all members; the draws follow from `seed`.
+            budget, cost: in place of `batch_size`: the cost of this worker's samples a step at the start, and the cost of each sample
+                (its tokens, say), above 0 and the same on all members. Samples of a step are alike in cost, in an order that is new
+                each epoch; the mean is over their cost, unless the script calls `weight`. Batch sizes, their bounds and `status`
+                are then costs, too.
             drop_last: drops an epoch's last step where the samples do not fill all batches. There must be one that they fill;
                 where batches grow beyond the data set later, an epoch has one step all the same.
             lowest_batch, highest_batch: within which decisions may move this worker's batch size. By default the
@@ -149,6 +155,10 @@ class Run(Membership):
         if self._peers.elastic and fetch_ahead:
             raise NotImplementedError("an elastic run has a loop that fetches no batch ahead of training")
         source: Any = dataset
+        if budget is not None or cost is not None:
+            self._costs = costs = self._costs_of(source, budget, cost, seed, shuffle, batch_size != 1 or weights is not None)
+            batch_size, shuffle = costs.batch, False  # of the units; the line is shuffled
+            lowest_batch, highest_batch = costs.units_of(lowest_batch), costs.units_of(highest_batch)
         if weights is not None:
             if isinstance(dataset, Stream):
                 raise NotImplementedError("weights=... and a Stream, whose items cannot be drawn one by one")
@@ -164,13 +174,14 @@ class Run(Membership):
             shuffle = False  # of the items; the dealing shuffles shards
         if weights is not None:
             shuffle = False  # draws come in no order
-        workload = raw.Workload(batch=batch_size, samples=len(source), seed=seed, shuffle=shuffle, drop_last=drop_last,
+        workload = raw.Workload(batch=batch_size, samples=len(source) if self._costs is None else self._costs.units, seed=seed, shuffle=shuffle, drop_last=drop_last,
                                 lowest_batch=lowest_batch or 0, highest_batch=highest_batch or 0,
                                 rule=raw.RULES[self._rule], **self._options)
         if self._agent is None:
             self._host(batch_size, lowest_batch or max(1, batch_size // 8), highest_batch or 4 * batch_size)
         assert self._client is not None
         self._step = Step(self._client, self._peers, self._scaler, clock_of(self._model), self._by_loss)
+        self._step.costs = self._costs
         self._step.loads_rows = all(parameter.device.type == "cpu" for parameter in self._model.parameters())
         if isinstance(self._peers, Members):
             self._join_members(self._peers, workload)
@@ -194,6 +205,16 @@ class Run(Membership):
         batches = Batches(self._client, self._step, self._dealing, len(source), self._draws)
         self._loader = Loader(source, batches, self._client, self._step, batch_size, fetch_ahead or 0, **options)
         return self._loader
+
+    def _costs_of(self, dataset: Any, budget: Any, cost: Any, seed: int, shuffle: bool, has_others: bool) -> Costs:
+        if budget is None or cost is None or has_others:
+            raise ValueError("budget=... and cost=... go together, and without batch_size and weights")
+        if isinstance(dataset, Stream):
+            raise NotImplementedError("cost=... and a Stream, whose items cannot be dealt one by one")
+        costs = Costs(cost, len(dataset), budget, seed, shuffle, self._peers.size)
+        if not self._peers.elastic:
+            costs.agree(self._peers)
+        return costs
 
     def _host(self, initial: int, lowest: int, highest: int) -> None:
         settings: Dict[str, object] = {"batch.initial": initial, "batch.lowest": lowest, "batch.highest": highest}
@@ -320,7 +341,8 @@ class Run(Membership):
     def limit_batch(self, samples: int) -> None:
         """From now on this worker takes no decision above so many samples: its memory does not hold more. Before `load_state_dict`
         no step has more."""
-        self._ready().client.limit_batch(whole("samples", samples, "this worker cannot be limited to less than 1"))
+        samples = whole("samples", samples, "this worker cannot be limited to less than 1")
+        self._ready().client.limit_batch(samples if self._costs is None else self._costs.units_of(samples))
 
     @property
     def counted(self) -> int:
@@ -430,7 +452,7 @@ class Run(Membership):
     @property
     def status(self) -> Status:
         """Where the run stands now."""
-        return status_of(self._ready().client, self._peers.size, self._is_over)
+        return status_of(self._ready().client, self._peers.size, self._is_over, 1 if self._costs is None else self._costs.unit)
 
     def state_dict(self) -> Dict[str, Any]:
         """The state behind the last completed step, the same on all members, however much has been fetched ahead: for
@@ -443,6 +465,8 @@ class Run(Membership):
             state["stream"] = self._dealing.state()
         if self._draws is not None:
             state["weights"] = self._draws.state()
+        if self._costs is not None:
+            state["cost"] = self._costs.state()
         return state
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
@@ -485,6 +509,10 @@ class Run(Membership):
             self._draws.restore(state.get("weights"))
         elif "weights" in state:
             raise ValueError("this state is of samples that were drawn by weight: give the same weights=...")
+        if self._costs is not None:
+            self._costs.restore(state.get("cost"))
+        elif "cost" in state:
+            raise ValueError("this state is of samples that were dealt by cost: give the same budget=... and cost=...")
         step.client.restore(words, limits or ())
         if self._dealing is not None:
             self._dealing.restore(state.get("stream"), comes_in=limits is None)

@@ -10,7 +10,7 @@ from .client import Client
 
 @dataclass(frozen=True)
 class Status:
-    """Where a run stands."""
+    """Where a run stands. Of a run that deals by cost, samples are their cost."""
 
     batch: int             #: of this worker in the next step, samples
     global_batch: int      #: of all workers in the next step, samples
@@ -29,10 +29,13 @@ class Status:
     gpu: Optional[int]     #: that the cluster file gives this worker, by the driver's number; None: it gives none
 
 
-def status_of(client: Client, members: int, is_over: bool) -> Status:
-    """`is_over`: the others have ended the training without this member."""
+def status_of(client: Client, members: int, is_over: bool, unit: float = 1) -> Status:
+    """`is_over`: the others have ended the training without this member. `unit`: of what the client deals by, where samples have
+    costs; all numbers of samples are costs then."""
     now = client.status()
-    noise = now.noise_scale if now.noise_valid else math.nan
-    return Status(now.batch, now.global_batch, tuple(client.batches(members)), now.step, now.samples, now.epoch, now.cursor,
+    noise = now.noise_scale * unit if now.noise_valid else math.nan
+    batches = tuple(round(batch * unit) for batch in client.batches(members))
+    return Status(round(now.batch * unit), round(now.global_batch * unit), batches, now.step, round(now.samples * unit), now.epoch,
+                  round(now.cursor * unit),
                   now.window, now.generation, now.decisions, bool(now.connected), bool(now.stop) or is_over, noise, now.progress,
                   now.gpu - 1 if now.gpu else None)

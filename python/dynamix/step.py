@@ -16,12 +16,13 @@ from __future__ import annotations
 import logging
 import math
 import time
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 
 from . import structures as raw
 from .client import Client, DynamixError
+from .cost import Costs, Share
 from .device_clock import DeviceClock, StepSeconds
 from .doubly_summed import Comparison
 from .kernels import Number, multiply, multiply_and_square, squares
@@ -58,6 +59,7 @@ class Step:
         self.scaler = scaler
         self.counted = 0                    # samples of the batches at hand that count
         self.taken = 0                      # batches that the training loop has taken for this step
+        self.costs: Optional[Costs] = None  # that samples are dealt by
         self.calls: Optional[Calls] = None  # of the model; None: nobody looks
         self.learning_rate = -1.0           # that the optimiser uses in this step
         self.progress = 0.0                 # of the schedules, in steps of the base batch
@@ -80,6 +82,7 @@ class Step:
         self._loaded = self._scaled = self._bytes_behind = torch.empty(0)  # a buffer with rows behind it, and its parts
         self._own_squares: List[Number] = []
         self._global_squares: List[Number] = []
+        self._forget_batches()
         self._reset()
 
     def _reset(self) -> None:
@@ -96,10 +99,25 @@ class Step:
 
     def start_epoch(self) -> None:
         """What was taken in the epoch before and not trained on counts for nothing."""
-        self.counted = self.taken = 0
+        self._forget_batches()
+        self.restart_clock()
+
+    def _forget_batches(self) -> None:
+        self.counted = self.taken = self._dealt = 0
+        self._share_of_cost = Share(0, 0.0, 0.0, 0.0)
         if self.calls is not None:
             self.calls.count = 0
-        self.restart_clock()
+
+    def take(self, delivered: raw.Deal) -> None:
+        """The training loop is given this batch."""
+        self.taken += 1
+        self._dealt += delivered.own
+        if self.costs is None:
+            self.counted += delivered.own
+            return
+        share, before = self.costs.deliver(delivered), self._share_of_cost
+        self.counted += share.samples
+        self._share_of_cost = before.and_also(share)
 
     def check_taken(self) -> None:
         """Raises RuntimeError where the training loop holds batches that it cannot have trained on."""
@@ -134,7 +152,7 @@ class Step:
         self._measures = first and bool((self._due or 0) & raw.MEASURE)
         if self._weights is None:
             try:
-                own, total = self.client.weights()
+                own, total = self._weights_of_batches()
             except DynamixError as problem:
                 self._due = None
                 raise DynamixError(f"{problem}: each step of the optimiser takes one batch of run.loader() or more, and a "
@@ -151,8 +169,16 @@ class Step:
         is under way."""
         if self._by_loss or self.taken == 0:
             return None
-        own, total = self.client.weights() if self._weights is None else (self._weights.own, self._weights.wait())
+        own, total = self._weights_of_batches() if self._weights is None else (self._weights.own, self._weights.wait())
         return own / total if total > 0 else 0.0
+
+    def _weights_of_batches(self) -> Tuple[float, float]:
+        """By their samples, or by the cost of these."""
+        own, total = self.client.weights()
+        if self.costs is not None:
+            own, total = self._share_of_cost.own, self._share_of_cost.total
+            self.client.set_weights(own, total)
+        return own, total
 
     def note_loss(self, loss: Any) -> None:
         """As it comes by, where the script has not reported it: one number on the host, of a batch that counts."""
@@ -346,10 +372,10 @@ class Step:
             is_warning = line.startswith("warning: ")
             _log.log(logging.WARNING if is_warning else logging.INFO, "member %d: %s", self.peers.position,
                      line[len("warning: "):] if is_warning else line)
+        if self.costs is not None:
+            self.costs.measure(self._share_of_cost, times.compute_seconds)
         self._reset()
-        self.counted = self.taken = 0
-        if self.calls is not None:
-            self.calls.count = 0
+        self._forget_batches()
         self.loss, self.correct, self.learning_rate = math.nan, -1.0, -1.0
         self._restart_host_clock(now)
 
@@ -360,7 +386,7 @@ class Step:
             iteration = now - self._ended if self._ended is not None else 0.0
             known: Optional[StepSeconds] = StepSeconds(iteration, self._exchange_seconds, self._data_seconds)
         else:
-            known = self._clock.ended((self.counted, self.client.delivered.total))
+            known = self._clock.ended((self._dealt, self.client.delivered.total))
         return known if known is not None and not self._by_loss else StepSeconds(math.nan, math.nan, math.nan)
 
     def drop(self) -> None:

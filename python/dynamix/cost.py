@@ -1,0 +1,200 @@
+"""Samples that are dealt by their cost (`run.loader(budget=, cost=)`): tokens, say. Members have budgets of cost a step, not counts.
+
+    an epoch's samples, shuffled -> windows -> sorted by cost in each, up and down in turns -> one line, as long as all their cost
+    the run deals lengths of the line        -> a sample is of the member whose length holds its middle
+
+The run counts in units, so many that a budget is 64 of them at the start: it deals them as it deals samples, whatever budgets
+become, and each sample is somebody's exactly once. Who has which follows from the epoch and the line alone, so that a run which goes
+on from a checkpoint needs nothing else. Neighbours on the line cost nearly the same: what is padded to the longest is little, and
+all members' samples of a step are alike.
+"""
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import operator
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+import torch
+
+from .client import DynamixError
+from .peers import Peers
+from .structures import Deal
+
+_log = logging.getLogger("dynamix")
+_UNITS = 64               # of a budget
+_MOST_UNITS = 2**31 - 1   # of an epoch
+_WINDOW_STEPS = 32
+_FEWEST_WINDOWS = 8       # of an epoch
+
+
+class Share(NamedTuple):
+    """What one step's deal is to this member. Costs are in units."""
+
+    samples: int
+    own: float     # cost of them
+    square: float  # the sum of its squares
+    total: float   # of all members' samples
+
+    def and_also(self, share: Share) -> Share:
+        """Of a step with several batches."""
+        return Share(self.samples + share.samples, self.own + share.own, self.square + share.square, self.total + share.total)
+
+
+def _checked(cost: Any, samples: int) -> torch.Tensor:
+    given = torch.as_tensor(cost, dtype=torch.float64).detach().cpu()
+    if given.dim() != 1 or len(given) != samples:
+        raise ValueError(f"cost has the shape {tuple(given.shape)}: give one number for each of the {samples} samples")
+    if not bool(torch.isfinite(given).all()) or bool((given <= 0).any()):
+        raise ValueError("costs have to be finite and above 0")
+    return given
+
+
+class Costs:
+    """Of one run. Costs are float64; budgets, lengths and places on the line are in units."""
+
+    def __init__(self, cost: Any, samples: int, budget: Any, seed: int, shuffle: bool, members: int) -> None:
+        """Of this member alone, until `agree`. Raises ValueError for what cannot be dealt by."""
+        self._costs = _checked(cost, samples)
+        try:
+            self._budget = operator.index(budget)
+        except TypeError:
+            self._budget = 0
+        highest = float(self._costs.max())
+        if isinstance(budget, bool) or self._budget < highest:
+            raise ValueError(f"budget={budget!r}: a whole number, the cost of this worker's samples in a step, and not less than that "
+                             f"of the costliest sample, {highest:g}")
+        self._shuffle = shuffle
+        self._digest = hashlib.sha256(self._costs.numpy().tobytes()).hexdigest()
+        self._epoch: Optional[int] = None  # that the line is of
+        self._line = self._middles = self._sums = torch.empty(0)
+        self._dealt: Dict[int, Share] = {}  # by step, until they are delivered
+        self._fit = Fit()
+        self._settle(seed, [self._budget] * members)
+
+    def agree(self, peers: Peers) -> None:
+        """All members deal alike. They call it at the same place; those of an elastic run have said before how many units an epoch
+        has. Raises DynamixError on all of them."""
+        said = [each for each in peers.gather_objects((self._budget, self._seed, self._digest)) if each is not None]
+        if len({each[2] for each in said}) > 1:
+            raise DynamixError("the members' costs differ: give all members the same ones")
+        if peers.elastic and len({each[0] for each in said}) > 1:
+            raise DynamixError("the members' budgets differ, and those of an elastic run begin with equal ones")
+        self._settle(int(said[0][1]), [int(each[0]) for each in said])
+
+    def _settle(self, seed: int, budgets: List[int]) -> None:
+        self._seed, total = seed, float(self._costs.sum())
+        self.unit = min(budgets) / _UNITS
+        self.batch = max(1, round(self._budget / self.unit))  # at the start
+        self.units = math.ceil(total / self.unit)
+        if self.units > _MOST_UNITS:
+            raise ValueError(f"an epoch costs {total:g}, more than {_MOST_UNITS // _UNITS} of the smallest budgets, {min(budgets)}: give "
+                             "larger ones")
+        # Of many steps, so that neighbours are alike; and many an epoch, so that it is shuffled.
+        self._window = max(min(_WINDOW_STEPS * sum(budgets), total / _FEWEST_WINDOWS), 4 * sum(budgets))
+
+    def units_of(self, cost: Optional[int]) -> int:
+        """A bound on a budget, in units; 0 for none."""
+        return max(1, round(cost / self.unit)) if cost else 0
+
+    def samples_of(self, dealt: Deal, shares: Sequence[int], position: int) -> List[int]:
+        """The samples of the newest deal. Where it holds none, one that counts for nothing, twice: batch norm needs two values."""
+        self._draw(dealt.epoch)
+        before = sum(shares[:position])
+        own_first, own_last = self._index(dealt.first), self._index(dealt.first + shares[position])
+        first, last = self._index(dealt.first - before), self._index(dealt.first - before + sum(shares))
+        own, total = self._sums[:, own_last] - self._sums[:, own_first], self._sums[0, last] - self._sums[0, first]
+        self._dealt[dealt.step] = Share(own_last - own_first, float(own[0]), float(own[1]), float(total))
+        if own_first == own_last:
+            return [int(self._line[min(own_first, len(self._line) - 1)])] * 2
+        return self._line[own_first:own_last].tolist()
+
+    def deliver(self, delivered: Deal) -> Share:
+        """Of the batch that is with the training loop now."""
+        for step in [step for step in self._dealt if step < delivered.step]:  # of an epoch that was left
+            del self._dealt[step]
+        return self._dealt.pop(delivered.step)
+
+    def state(self) -> List[Any]:
+        return [self._seed, self._digest, self.unit, self._window]
+
+    def restore(self, state: Optional[List[Any]]) -> None:
+        """Deals as the members of the state did. Raises ValueError where they had other costs or budgets."""
+        if state is None or state[1] != self._digest:
+            raise ValueError("this state is of other costs, or of none: give those that it was trained with")
+        if state[2] != self.unit:
+            raise ValueError(f"this state counts by the {_UNITS}th part of {state[2] * _UNITS:g}, which was the smallest budget: give the "
+                             "same budgets; run.limit_batch and highest_batch bound them")
+        self._seed, self._window, self._epoch = int(state[0]), float(state[3]), None
+
+    def _draw(self, epoch: int) -> None:
+        """The line of an epoch."""
+        if self._epoch == epoch:
+            return
+        count = len(self._costs)
+        order = torch.arange(count)
+        if self._shuffle:
+            order = torch.randperm(count, generator=torch.Generator().manual_seed(self._seed + epoch))
+            window = ((self._costs[order].cumsum(0) - self._costs[order]) / self._window).floor()
+            # By cost within each window; the other way round in every second one, so that no step holds both ends.
+            keys = torch.where(window % 2 == epoch % 2, self._costs[order], -self._costs[order])
+            by_cost = torch.argsort(keys, stable=True)
+            order = order[by_cost[torch.argsort(window[by_cost], stable=True)]]
+        costs = self._costs[order] / self.unit
+        sums = torch.stack([costs, costs.square()]).cumsum(1)
+        self._line, self._middles, self._epoch = order, sums[0] - costs / 2, epoch
+        self._sums = torch.cat([torch.zeros(2, 1, dtype=torch.float64), sums], 1)
+
+    def _index(self, place: int) -> int:
+        """Of the first sample whose middle is not before this place on the line."""
+        if place >= self.units:
+            return len(self._line)
+        found: Any = torch.searchsorted(self._middles, float(place))
+        return int(found)
+
+    def measure(self, share: Share, seconds: float) -> None:
+        """A step of this member's has computed so long."""
+        turn = self._fit.add(share.own, share.square, seconds)
+        if turn is not None and turn < 2 * float(self._costs.max()) / self.unit:
+            _log.warning("samples of twice the cost take more than twice as long: seconds go with c + c*c/%.3g of a cost c. Give "
+                         "run.loader(cost=) that, and a budget for it, and members' steps take equally long", turn * self.unit)
+            self._fit = Fit(0)
+
+
+class Fit:
+    """Whether steps take as long as their cost says, or longer the more of it single samples have, as attention makes them: least
+    squares of seconds = a sum(c) + b sum(c^2)."""
+
+    def __init__(self, steps: int = 256) -> None:
+        """Concludes once, behind so many steps; 0: never."""
+        self._left = steps
+        self._rows: List[List[float]] = []
+
+    def add(self, cost: float, square: float, seconds: float) -> Optional[float]:
+        """The cost of a step's samples, the sum of its squares, and how long it took. Returns the cost of a sample at which the
+        square takes as long as the rest, where it is there beyond four of its standard errors."""
+        if self._left == 0 or not (math.isfinite(seconds) and seconds > 0 and cost > 0):
+            return None
+        self._rows.append([cost, square, seconds])
+        self._left -= 1
+        return self._conclude() if self._left == 0 else None
+
+    def _conclude(self) -> Optional[float]:
+        rows = torch.tensor(self._rows, dtype=torch.float64)
+        self._rows = []
+        # Relative, so that a step of many samples says no more than one of few; the slowest tenth was disturbed.
+        rows = rows[:, :2] / rows[:, 2:]
+        rows = rows[torch.argsort(rows.sum(1), descending=True)[:len(rows) * 9 // 10]]
+        scale = rows.mean(0)
+        rows = rows / scale
+        products = rows.T @ rows
+        if float(torch.linalg.cond(products)) > 1e8:
+            return None
+        inverse = torch.linalg.inv(products)
+        found = inverse @ rows.sum(0)
+        variance = float((1 - rows @ found).square().sum()) / (len(rows) - 2)
+        linear, squared = (float(each) for each in found)
+        if linear <= 0 or squared <= 4 * math.sqrt(variance * float(inverse[1, 1])):
+            return None
+        return linear / squared * float(scale[1] / scale[0])
