@@ -117,6 +117,17 @@ class Book(unittest.TestCase):
             if page.name != "README.md":
                 self.assertIn(f"({page.name}", index)
 
+    def test_results_are_those_of_the_rows(self):
+        made = subprocess.run([pages.SOURCE / "tools" / "results-page", "--check"], capture_output=True, text=True, check=False)
+        self.assertEqual(made.returncode, 0, made.stderr)
+
+    def test_glossary_is_the_page_s(self):
+        """docs/glossary.md and the tooltips of the page say the same."""
+        listed = dict(re.findall(r"^\| \*\*(.+?)\*\* \| (.+?) \|$", (pages.SOURCE / "docs" / "glossary.md").read_text(encoding="utf-8"), re.M))
+        script = (pages.SOURCE / "dashboard" / "page" / "glossary.js").read_text(encoding="utf-8")
+        self.assertEqual(dict(re.findall(r'^  "?([^":]+)"?: "(.+)",$', script, re.M)), listed)
+        self.assertGreaterEqual(len(listed), 10)
+
     def test_troubleshooting_names_messages_that_there_are(self):
         """Of each message in the left columns, what stands between its variable parts is in some source."""
         listed = subprocess.run(["git", "ls-files", "*.cpp", "*.hpp", "*.def", "*.py", "tools/*"], cwd=pages.SOURCE,

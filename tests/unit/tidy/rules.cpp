@@ -4,9 +4,11 @@
 #include <array>
 #include <cctype>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
+#include <sstream>
 
 namespace dynamix::tidy {
 
@@ -352,6 +354,21 @@ std::vector<finding> find_leftovers(const source_tree& tree) {
     find_pattern(file, file.text, unfinished, "work left undone", found);
     find_pattern(file, file.text, machine_path, "a path of one machine", found);
   }
+  return found;
+}
+
+std::vector<finding> find_long_front_page(const source_tree& tree) {
+  const auto* page = tree.find("README.md");
+  if (page == nullptr)
+    return {};
+  std::vector<finding> found;
+  std::istringstream text(page->text);
+  const auto words = std::distance(std::istream_iterator<std::string>(text), {});
+  if (const auto count = static_cast<std::size_t>(words); count > front_page_words_max)
+    found.push_back(
+        {page->path, 0, std::to_string(count) + " words; " + std::to_string(front_page_words_max) + " are the most"});
+  if (page->lines > front_page_lines_max)
+    found.push_back({page->path, 0, count_message(page->lines, "", front_page_lines_max)});
   return found;
 }
 

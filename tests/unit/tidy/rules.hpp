@@ -22,6 +22,8 @@ std::ostream& operator<<(std::ostream& out, const finding& found);
 inline constexpr std::size_t file_lines_max = 600; ///< about 500 is where to look twice
 inline constexpr std::size_t function_lines_max = 70;
 inline constexpr std::size_t main_lines_max = 79;
+inline constexpr std::size_t front_page_words_max = 900; ///< of README.md, as `wc -w` counts them
+inline constexpr std::size_t front_page_lines_max = 110;
 
 /// C++, Python and shell: at most `file_lines_max` lines. Schemas only grow, so they have no limit.
 std::vector<finding> find_long_files(const source_tree& tree);
@@ -76,6 +78,8 @@ std::vector<finding> find_forbidden_code(const source_tree& tree);
 std::vector<finding> find_leftovers(const source_tree& tree);
 
 /// A main.cpp has fewer than 80 lines.
+/// What a visitor reads first is short.
+std::vector<finding> find_long_front_page(const source_tree& tree);
 std::vector<finding> find_long_mains(const source_tree& tree);
 
 /// Tests whose suite or name is not in CamelCase.

@@ -66,6 +66,9 @@ TEST(Repository, LeavesNothingUndone) {
 TEST(Repository, KeepsMainsShort) {
   EXPECT_THAT(find_long_mains(repository()), IsEmpty());
 }
+TEST(Repository, KeepsTheFrontPageShort) {
+  EXPECT_THAT(find_long_front_page(repository()), IsEmpty());
+}
 TEST(Repository, GuardsEveryHeader) {
   EXPECT_THAT(find_unguarded_headers(repository()), IsEmpty());
 }
@@ -101,6 +104,17 @@ TEST(Rules, FindAFileThatIsTooLong) {
   tree.write("benchmarks/long.py", repeated("x\n", 601));
   tree.write("README.md", repeated("text\n", 1000));
   EXPECT_THAT(places(find_long_files(tree.read())), ElementsAre("benchmarks/long.py:0", "policy/long.cpp:0"));
+}
+
+TEST(Rules, FindAFrontPageThatIsTooLong) {
+  temporary_tree tree;
+  tree.write("docs/long.md", repeated("a word\n", 1000));
+  tree.write("README.md", repeated("nine words are in each of these lines here\n", 100));
+  EXPECT_THAT(find_long_front_page(tree.read()), IsEmpty());
+  tree.write("README.md", repeated("nine words are in each of these lines here\n", 101));
+  EXPECT_EQ(places(find_long_front_page(tree.read())), std::vector<std::string>{"README.md:0"});
+  tree.write("README.md", repeated("word\n", 111));
+  EXPECT_EQ(places(find_long_front_page(tree.read())), std::vector<std::string>{"README.md:0"});
 }
 
 TEST(Rules, FindAFunctionThatIsTooLong) {
