@@ -31,6 +31,8 @@ ELSEWHERE = (
     (r"dynamix-node launch ", "launch_test"),
     (r"dynamix-node run --cluster cluster.toml --name ada --out RUN &", "python_slots, cluster_client_test"),
     (r"dynamix-node exec --run RUN ", "python_slots, cluster_client_test"),
+    (r"for h in ada ben; do", "by hand: makes network namespaces, as root"),
+    (r"dynamix-node exec --workers 2 --out runs/one ", "the same on the page of an own model"),
     (r"dynamix-node exec --workers 4 ", "python_agents; with two workers on the page of an own model"),
     (r"dynamix-node run --cluster cluster.toml --name guest", "cluster_open_test"),
     (r"dynamix tensorboard ", "python_packaging"),
