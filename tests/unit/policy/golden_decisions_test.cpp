@@ -1,24 +1,24 @@
 // Decisions, ledger rows and rollouts of recorded runs: a change of how they are made must not change what they are.
-// decisions.golden holds a digest a run. Where decisions are meant to change, replace its lines by those that the
-// test prints, in a commit that says why.
+// decisions.golden holds for each run the batch sizes of its workers, by rank, from each window on in which one of them
+// changes, and a digest of all else that was said. Where decisions are meant to change, replace it by what the test
+// prints, in a commit that says why.
 
 #include "policy/deliberation.hpp"
 #include "storage/fnv1a.hpp"
+#include "tests/unit/policy/imagined_cluster.hpp"
 
 #include <gtest/gtest.h>
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <map>
-#include <random>
 
 namespace dynamix::policy {
 namespace {
 
 constexpr std::uint32_t workers = 12;
-constexpr std::uint64_t windows = 30;
+constexpr std::uint64_t windows = imagined_cluster::windows;
 
 struct recorded_run {
   cluster::policy_kind policy;
@@ -56,73 +56,6 @@ cluster::cluster_file file_of(const recorded_run& run) {
   file.hosts[9].batch_highest = 200;
   return file;
 }
-
-/// Hosts that differ, slow down, report with noise, late or not at all, and leave and come back.
-class recorded_cluster {
-public:
-  explicit recorded_cluster(std::uint64_t seed) : random_(seed) {
-    for (std::uint32_t rank = 0; rank < workers; ++rank)
-      speeds_.push_back(std::uniform_real_distribution<>(500, 5000)(random_));
-  }
-
-  static bool is_here(std::uint32_t rank, std::uint64_t window) { return rank != 5 || window < 15 || window >= 22; }
-  static std::uint64_t generation_of(std::uint64_t window) { return window < 15 ? 2 : window < 22 ? 3 : 4; }
-
-  messages::shard_report run(std::uint64_t window, const std::map<std::uint32_t, messages::decision>& in_force) {
-    messages::shard_report all{.window = window, .generation = generation_of(window), .reports = {}};
-    all.gather_seconds = 0.001 * static_cast<double>(window % 5);
-    if (window % 7 == 0)
-      speeds_[window % workers] *= window % 2 == 0 ? 0.4 : 2.5;
-    double slowest = 0;
-    std::uint64_t global_batch = 0;
-    for (std::uint32_t rank = 0; rank < workers; ++rank)
-      if (is_here(rank, window)) {
-        all.reports.push_back(report_of(rank, window, in_force));
-        slowest = std::max(slowest, all.reports.back().training.compute_seconds);
-        global_batch += all.reports.back().batch;
-      }
-    for (auto& report : all.reports) {
-      report.training.iteration_seconds = slowest + 0.003;
-      report.training.exchange_seconds = report.training.iteration_seconds - report.training.compute_seconds;
-      report.global_batch = global_batch;
-      if (report.rank == 4 && window % 6 == 0)
-        report = newest_[4]; // it is late, the one before stands in
-      newest_[report.rank] = report;
-    }
-    all.expected = static_cast<std::uint32_t>(all.reports.size());
-    return all;
-  }
-
-private:
-  messages::window_report report_of(std::uint32_t rank, std::uint64_t window,
-                                    const std::map<std::uint32_t, messages::decision>& in_force) {
-    const double noise = std::lognormal_distribution<>(0, 0.05)(random_);
-    messages::window_report report{.host = fmt::format("w{}", rank), .rank = rank, .window = window};
-    report.generation = generation_of(window);
-    report.first_step = 10 * (window - 1);
-    report.final = window == windows;
-    const auto decided = in_force.find(rank);
-    report.batch = decided == in_force.end() ? 64 : decided->second.batch;
-    report.decision = decided == in_force.end() ? messages::decision_key{} : decided->second.key;
-    const auto progress = static_cast<double>(window) / windows;
-    report.training = {.steps = 10,
-                       .samples = 10ULL * report.batch,
-                       .accuracy = 0.2 + 0.5 * progress + 0.01 * (noise - 1),
-                       .loss = 2 / std::sqrt(static_cast<double>(window)),
-                       .compute_seconds = (0.004 + report.batch / speeds_[rank]) * noise,
-                       .gradient_valid = window > 3 && rank != 7,
-                       .sigma_norm = 1.1,
-                       .sigma2_norm = 1.21,
-                       .noise_scale = 4000 * noise};
-    if (rank == 1 && window < 5)
-      report.training.compute_seconds = 0; // not measured yet
-    return report;
-  }
-
-  std::mt19937_64 random_;
-  std::vector<double> speeds_;
-  std::map<std::uint32_t, messages::window_report> newest_;
-};
 
 /// What a run came to, line by line. Numbers of a network are left out, for they differ between processors.
 class account {
@@ -162,7 +95,19 @@ public:
   }
 
   void add(const std::string& line) { text_ += line + "\n"; }
-  const std::string& text() const { return text_; }
+
+  /// What holds behind a window, where it is not what held before; "-" is the first batch size.
+  void add(std::uint64_t window, const std::map<std::uint32_t, messages::decision>& in_force) {
+    std::string batches;
+    for (std::uint32_t rank = 0; rank < workers; ++rank)
+      batches += in_force.contains(rank) ? fmt::format(" {}", in_force.at(rank).batch) : " -";
+    if (batches == batches_)
+      return;
+    batches_ = batches;
+    changes_ += fmt::format("  {}:{}\n", window, batches);
+  }
+
+  std::string text() const { return changes_ + fmt::format("  rest {:016x}\n", storage::fnv1a().add(text_).value()); }
 
 private:
   void add(const judged_worker& row) {
@@ -177,13 +122,15 @@ private:
   }
 
   std::string text_;
+  std::string batches_; ///< newest
+  std::string changes_; ///< of them, a line a window
   bool network_;
 };
 
 std::string run_central(const recorded_run& run) {
   const auto file = file_of(run);
   deliberation judge(file, make_controller(file, {}));
-  recorded_cluster hosts(run.seed);
+  imagined_cluster hosts(run.seed, workers, true);
   std::map<std::uint32_t, messages::decision> in_force;
   account said(cluster::has_parameters(run.policy));
   for (std::uint64_t window = 1; window <= windows; ++window) {
@@ -196,6 +143,7 @@ std::string run_central(const recorded_run& run) {
       in_force[made.rank] = made;
       said.add(made);
     }
+    said.add(window, in_force);
     said.add(verdict.window);
     said.add(verdict.rollout);
   }
@@ -216,13 +164,13 @@ std::string run_tree(const recorded_run& run) {
   for (std::size_t i = 0; i < run.shards; ++i)
     tree.emplace_back(file, make_controller(file, {}));
   deliberation root(file, make_controller(file, {}));
-  recorded_cluster hosts(run.seed);
+  imagined_cluster hosts(run.seed, workers, true);
   std::map<std::uint32_t, messages::decision> in_force;
   account said(cluster::has_parameters(run.policy));
   for (std::uint64_t window = 1; window <= windows; ++window) {
     std::vector<std::uint32_t> members;
     for (std::uint32_t rank = 0; rank < workers; ++rank)
-      if (recorded_cluster::is_here(rank, window))
+      if (hosts.is_here(rank, window))
         members.push_back(rank);
     if (window == 15) {
       root.forget(5);
@@ -249,6 +197,7 @@ std::string run_tree(const recorded_run& run) {
       joined.reports.insert(joined.reports.end(), own.reports.begin(), own.reports.end());
       joined.choices.insert(joined.choices.end(), own.choices.begin(), own.choices.end());
     }
+    said.add(window, in_force);
     const auto verdict = root.join(joined);
     said.add(verdict.window);
     said.add(verdict.rollout);
@@ -278,23 +227,32 @@ std::vector<recorded_run> recorded_runs() {
   return runs;
 }
 
-TEST(GoldenDecisions, AreThoseThatWereRecorded) {
+/// By the name of a run, which stands in a line of its own before what it came to.
+std::map<std::string, std::string> read_golden() {
   std::map<std::string, std::string> recorded;
   std::ifstream file(DYNAMIX_GOLDEN_DECISIONS);
+  std::string run;
   for (std::string line; std::getline(file, line);)
-    recorded[line.substr(0, line.rfind(' '))] = line.substr(line.rfind(' ') + 1);
-  std::string lines;
+    if (line.starts_with("  "))
+      recorded[run] += line + "\n";
+    else
+      run = line;
+  return recorded;
+}
+
+TEST(GoldenDecisions, AreThoseThatWereRecorded) {
+  auto recorded = read_golden();
+  std::string all;
   for (const auto& run : recorded_runs()) {
     const auto text = run.shards == 0 ? run_central(run) : run_tree(run);
-    const auto digest = fmt::format("{:016x}", storage::fnv1a().add(text).value());
-    lines += fmt::format("{} {}\n", run.name(), digest);
-    EXPECT_EQ(digest, recorded[run.name()]) << run.name();
+    all += run.name() + "\n" + text;
+    EXPECT_EQ(text, recorded[run.name()]) << run.name();
     recorded.erase(run.name());
   }
-  for (const auto& [name, digest] : recorded)
+  for (const auto& [name, text] : recorded)
     ADD_FAILURE() << "nothing runs any more: " << name;
   if (HasFailure())
-    std::puts(lines.c_str());
+    std::puts(all.c_str());
 }
 
 } // namespace

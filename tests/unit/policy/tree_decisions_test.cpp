@@ -4,14 +4,13 @@
 #include "policy/deliberation.hpp"
 #include "policy/measured_cluster.hpp"
 #include "policy/state.hpp"
+#include "tests/unit/policy/imagined_cluster.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
-#include <random>
 
 namespace dynamix::policy {
 namespace {
@@ -30,53 +29,6 @@ cluster::cluster_file file_of(cluster::policy_kind policy, cluster::policy_mode 
     file.hosts.push_back({.name = "w" + std::to_string(rank), .port = static_cast<std::uint16_t>(rank + 2)});
   return file;
 }
-
-/// A cluster whose hosts differ, slow down and report with noise.
-class imagined_cluster {
-public:
-  explicit imagined_cluster(std::uint64_t seed) : random_(seed) {
-    for (std::uint32_t rank = 0; rank < tree_workers; ++rank)
-      speeds_.push_back(std::uniform_real_distribution<>(500, 5000)(random_));
-  }
-
-  messages::shard_report run(std::uint64_t window, const std::vector<std::uint32_t>& batches,
-                             const std::vector<messages::decision_key>& in_force) {
-    messages::shard_report all{.window = window, .generation = 2, .reports = {}, .expected = tree_workers};
-    if (window % 7 == 0)
-      speeds_[window % tree_workers] *= window % 2 == 0 ? 0.4 : 2.5;
-    double slowest = 0;
-    for (std::uint32_t rank = 0; rank < tree_workers; ++rank) {
-      const double noise = std::lognormal_distribution<>(0, 0.05)(random_);
-      messages::window_report report{
-          .host = "w" + std::to_string(rank), .rank = rank, .generation = 2, .window = window};
-      report.first_step = 10 * (window - 1);
-      report.batch = batches[rank];
-      report.decision = in_force[rank];
-      report.training = {.steps = 10,
-                         .samples = 10ULL * batches[rank],
-                         .accuracy = 0.1 + 0.01 * static_cast<double>(rank % 5),
-                         .loss = 2 / std::sqrt(static_cast<double>(window)),
-                         .compute_seconds = (0.004 + batches[rank] / speeds_[rank]) * noise,
-                         .gradient_valid = window > 3,
-                         .sigma_norm = 1.1,
-                         .sigma2_norm = 1.21,
-                         .noise_scale = window > 3 ? 4000 * noise : 0};
-      slowest = std::max(slowest, report.training.compute_seconds);
-      all.reports.push_back(report);
-    }
-    for (auto& report : all.reports) {
-      report.training.iteration_seconds = slowest + 0.003;
-      report.training.exchange_seconds = report.training.iteration_seconds - report.training.compute_seconds;
-      for (const auto batch : batches)
-        report.global_batch += batch;
-    }
-    return all;
-  }
-
-private:
-  std::mt19937_64 random_;
-  std::vector<double> speeds_;
-};
 
 /// The part of a window that a shard of the tree sees.
 messages::shard_report shard_part_of(const messages::shard_report& all, std::size_t shards, std::size_t index) {
@@ -125,12 +77,12 @@ TEST_P(TreeDecisions, AreThoseOfOneArbitratorWhenGuidanceIsOfTheSameWindow) {
       std::vector<side> tree;
       for (std::size_t i = 0; i < shards; ++i)
         tree.emplace_back(file);
-      imagined_cluster hosts(5);
+      imagined_cluster hosts(5, tree_workers, false);
       std::vector<std::uint32_t> assigned(tree_workers, file.batch.initial);
-      std::vector<messages::decision_key> keys(tree_workers);
+      std::map<std::uint32_t, messages::decision> in_force;
       bool moved = false;
       for (std::uint64_t window = 1; window <= 40; ++window) {
-        const auto all = hosts.run(window, assigned, keys);
+        const auto all = hosts.run(window, in_force);
         const auto expected = decide(*central.decider, central.see(all, assigned, false));
 
         const auto seen = root.see(all, assigned, false);
@@ -161,6 +113,7 @@ TEST_P(TreeDecisions, AreThoseOfOneArbitratorWhenGuidanceIsOfTheSameWindow) {
         for (std::uint32_t rank = 0; rank < tree_workers; ++rank) {
           ASSERT_EQ(decided[rank], expected[rank].batch) << "window " << window << ", rank " << rank << ", " << shards;
           moved |= decided[rank] != assigned[rank];
+          in_force[rank].batch = decided[rank];
         }
         assigned = decided;
       }
@@ -179,20 +132,20 @@ std::vector<std::vector<std::uint32_t>> run_tree(const cluster::cluster_file& fi
     members[rank] = rank;
   for (auto& shard : tree)
     shard.enter(2, members);
-  imagined_cluster hosts(9);
+  imagined_cluster hosts(9, tree_workers, false);
   std::vector<std::uint32_t> assigned(tree_workers, file.batch.initial);
-  std::vector<messages::decision_key> keys(tree_workers);
+  std::map<std::uint32_t, messages::decision> in_force;
   std::vector<std::vector<std::uint32_t>> decided;
   std::size_t learned = 0;
   for (std::uint64_t window = 1; window <= 40; ++window) {
-    const auto all = hosts.run(window, assigned, keys);
+    const auto all = hosts.run(window, in_force);
     messages::shard_window joined{
         .window = window, .generation = 2, .expected = tree_workers, .reports = {}, .choices = {}};
     for (std::size_t i = 0; i < shards; ++i) {
       const auto verdict = tree[i].decide(shard_part_of(all, shards, i));
       for (const auto& each : verdict.decisions) {
         assigned[each.rank] = each.batch;
-        keys[each.rank] = each.key;
+        in_force[each.rank] = each;
       }
       joined.untrained = joined.untrained.empty() ? verdict.window.untrained : joined.untrained;
       joined.reports.insert(joined.reports.end(), verdict.window.reports.begin(), verdict.window.reports.end());
@@ -243,16 +196,14 @@ TEST(TreeDecisionsOfGoodput, ComeNearToThoseOfOneArbitratorAlthoughTheyAreAWindo
 TEST(DeliberationOfAShard, DecidesOnByTheLastGuidanceAndKeepsBatchesUntilThereIsAny) {
   const auto file = file_of(cluster::policy_kind::goodput);
   deliberation shard(file, make_controller(file, {}));
-  imagined_cluster hosts(3);
-  const std::vector<std::uint32_t> assigned(tree_workers, 64);
-  const std::vector<messages::decision_key> keys(tree_workers);
-  auto first = shard.decide(shard_part_of(hosts.run(1, assigned, keys), 4, 1));
+  imagined_cluster hosts(3, tree_workers, false);
+  auto first = shard.decide(shard_part_of(hosts.run(1, {}), 4, 1));
   ASSERT_EQ(first.decisions.size(), 6U);
   EXPECT_EQ(first.decisions[0].batch, 64U);
   messages::guidance known{.generation = 2, .window = 1, .workers = {{.rank = 6, .planned = 0, .ruled = 90}}};
   shard.follow(known);
   for (std::uint64_t window = 2; window < 5; ++window) {
-    const auto next = shard.decide(shard_part_of(hosts.run(window, assigned, keys), 4, 1));
+    const auto next = shard.decide(shard_part_of(hosts.run(window, {}), 4, 1));
     EXPECT_EQ(next.decisions[0].batch, 90U) << "the parent is gone, its word stands";
     EXPECT_EQ(next.decisions[1].batch, 64U) << "nothing was ruled for it";
     EXPECT_EQ(next.decisions[0].key.window, window);
