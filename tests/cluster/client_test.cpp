@@ -58,6 +58,17 @@ protected:
   bool wait_for_log(const std::string& host, const std::string& text) const {
     return wait_until([&] { return log_of(host).find(text) != std::string::npos; });
   }
+  /// Both clients train a window and leave, with which the run ends.
+  void expect_training_to_end(program& agents) const {
+    auto first = client(0);
+    auto second = client(1);
+    ASSERT_TRUE(first.await_place() && second.await_place());
+    first.train_window();
+    second.train_window();
+    first.say_farewell();
+    second.say_farewell();
+    EXPECT_EQ(agents.wait().code, 0);
+  }
   /// A child of this process that does something with a client and then stops to act.
   pid_t child(const std::function<void()>& act) const {
     const pid_t id = fork();
@@ -195,14 +206,7 @@ TEST_F(Clients, FindAnAgentThatWasKilledBeforeAnyTraining) {
   auto agents = start_agents();
   ASSERT_TRUE(agents.signal_host("w0", SIGKILL));
   ASSERT_TRUE(wait_for_agent(0));
-  auto first = client(0);
-  auto second = client(1);
-  ASSERT_TRUE(first.await_place() && second.await_place());
-  first.train_window();
-  second.train_window();
-  first.say_farewell();
-  second.say_farewell();
-  EXPECT_EQ(agents.wait().code, 0);
+  expect_training_to_end(agents);
 }
 
 /// Two clients that have trained a window.
@@ -426,14 +430,7 @@ TEST_F(Clients, MayFailAndBeStartedAgain) {
     first.say_farewell(false, "CUDA out of memory");
     EXPECT_TRUE(wait_for_log("w0", "CUDA out of memory"));
   }
-  auto first = client(0);
-  auto second = client(1);
-  ASSERT_TRUE(first.await_place() && second.await_place());
-  first.train_window();
-  second.train_window();
-  first.say_farewell();
-  second.say_farewell();
-  EXPECT_EQ(agents.wait().code, 0);
+  expect_training_to_end(agents);
 }
 
 } // namespace

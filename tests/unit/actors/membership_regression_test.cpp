@@ -107,15 +107,7 @@ TEST_F(MembershipRegression, BelievesAFarewellThatNamesNoIncarnation) {
 
 /// a notice was lost with the shard that was to pass it on, and the generation never regrouped.
 TEST_F(MembershipRegression, WhoStaysInItsGenerationIsToldToRegroupAgain) {
-  start();
-  members.disconnected(2, "test", now);
-  look();
-  leave("ada", 5, 6);
-  leave("ben", 5, 6);
-  look();
-  admit(hello("cy", 9));
-  keep_alive_for(0.5);
-  ASSERT_EQ(members.state().phase, generation_phase::regrouping);
+  begin_regroup();
   ASSERT_EQ(notices.size(), 4U) << "of the end of the first generation, and to regroup";
   notices.clear();
   keep_alive_for(timeouts.silence_ms / 1000.0 / 2);

@@ -176,15 +176,7 @@ TEST_F(Membership, AHungWorkerThatWakesIsToldAndComesBackByARegroup) {
 }
 
 TEST_F(Membership, ALossInTheMiddleOfARegroupEndsTheGeneration) {
-  start();
-  members.disconnected(2, "test", now);
-  look();
-  leave("ada", 5, 6);
-  leave("ben", 5, 6);
-  look();
-  admit(hello("cy", 9));
-  keep_alive_for(0.5);
-  ASSERT_EQ(members.state().phase, generation_phase::regrouping);
+  begin_regroup();
   notices.clear();
   members.disconnected(0, "test", now);
   look();

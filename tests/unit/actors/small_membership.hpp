@@ -90,6 +90,18 @@ protected:
     look();
     ASSERT_TRUE(formed);
   }
+  /// All three trained; cy was lost, and is back as another process, with which the others are to regroup.
+  void begin_regroup() {
+    start();
+    members.disconnected(2, "test", now);
+    look();
+    leave("ada", 5, 6);
+    leave("ben", 5, 6);
+    look();
+    admit(hello("cy", 9));
+    keep_alive_for(0.5);
+    ASSERT_EQ(members.state().phase, generation_phase::regrouping);
+  }
   void complete_steps(std::uint64_t steps) {
     for (const auto* host : {"ada", "ben", "cy"})
       beat(host, steps);
