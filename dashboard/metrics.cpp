@@ -40,7 +40,7 @@ void add_run(collection& all, const ledger::run& run) {
 }
 
 void add_progress(collection& all, const ledger::run& run) {
-  const auto newest = [&](signal which) { return static_cast<double>(run.newest(which)); };
+  const auto newest = [&](signal which) { return static_cast<double>(run.course().newest(which)); };
   const auto evaluated = [&](auto member) {
     return run.evaluations().empty() ? std::nan("") : run.evaluations().back().*member;
   };
@@ -71,9 +71,9 @@ void add_deciding(collection& all, const ledger::run& run) {
   const auto count = [](std::uint64_t number) { return static_cast<double>(number); };
   const bool learned = run.policy().version > 0;
   all.gauge("dynamix_reward", "Mean reward of the workers in the newest window.",
-            static_cast<double>(run.newest(signal::reward)));
+            static_cast<double>(run.course().newest(signal::reward)));
   all.gauge("dynamix_policy_entropy_nats", "Mean entropy of the action probabilities in the newest window.",
-            static_cast<double>(run.newest(signal::entropy)));
+            static_cast<double>(run.course().newest(signal::entropy)));
   all.gauge("dynamix_policy_kl_nats", "Approximate KL divergence of the newest policy update.",
             learned ? run.policy().approximate_kl : std::nan(""));
   all.counter("dynamix_windows_total", "Windows in the ledger.", count(totals.windows));

@@ -45,12 +45,10 @@ void add_run(json_text& json, const ledger::run& run) {
 void add_now(json_text& json, const ledger::run& run) {
   json.key("now").open_object();
   json.member("phase", phase_of(run)).member("ending", run.ending()).member("at_seconds", run.at_seconds());
-  json.member("window", run.window())
-      .member("term", run.term())
-      .member("generation", run.generation());
+  json.member("window", run.window()).member("term", run.term()).member("generation", run.generation());
   json.member("policy_version", run.policy_version()).member("leader", run.leader());
   for (std::size_t i = 0; i < signal_count; ++i)
-    json.member(signal_names[i], static_cast<double>(run.newest()[i]));
+    json.member(signal_names[i], static_cast<double>(run.course().newest()[i]));
   const auto& totals = run.totals();
   json.member("windows", totals.windows).member("decisions", totals.decisions);
   json.member("intervened_windows", totals.intervened_windows).member("generations", totals.generations);
@@ -78,8 +76,8 @@ void add_workers(json_text& json, const ledger::run& run, columns wanted) {
   json.column("samples", workers, [](worker one) { return one.samples; });
   json.column("samples_per_second", workers, [](worker one) { return one.samples_per_second; });
   json.column("step_seconds", workers, [](worker one) { return one.report.training.iteration_seconds; });
-  json.column("accuracy", workers, [&run](worker one) { return run.accuracy_of(one); });
-  json.column("loss", workers, [&run](worker one) { return run.loss_of(one); });
+  json.column("accuracy", workers, [&run](worker one) { return run.course().accuracy_of(one.report); });
+  json.column("loss", workers, [&run](worker one) { return run.course().loss_of(one.report); });
   json.column("reward", workers, [](worker one) { return one.reward; });
   json.column("guarded", workers, [](worker one) { return !one.intervention.empty(); });
   json.column("moved", workers, [](worker one) { return one.report.balance.moved_samples; });
@@ -130,20 +128,20 @@ void add_worker_history(json_text& json, std::string_view name, const thinned_ta
 }
 
 void add_history(json_text& json, const ledger::run& run, std::size_t worker_cells) {
-  json.key("history").open_object().member("stride", run.history().stride());
+  json.key("history").open_object().member("stride", run.course().history().stride());
   for (std::size_t i = 0; i < signal_count; ++i)
-    add_table_column(json, signal_names[i], run.history(), i);
+    add_table_column(json, signal_names[i], run.course().history(), i);
   json.close_object();
-  const std::size_t cells = run.workers().size() * run.batches().rows();
+  const std::size_t cells = run.workers().size() * run.course().batches().rows();
   const std::size_t joined = std::max<std::size_t>(1, cells / worker_cells + (cells % worker_cells > 0 ? 1 : 0));
-  json.key("worker_history").open_object().member("stride", run.batches().stride() * joined);
-  add_worker_history(json, "batch", run.batches(), run.workers().size(), joined);
-  add_worker_history(json, "work_seconds", run.work_seconds(), run.workers().size(), joined);
+  json.key("worker_history").open_object().member("stride", run.course().batches().stride() * joined);
+  add_worker_history(json, "batch", run.course().batches(), run.workers().size(), joined);
+  add_worker_history(json, "work_seconds", run.course().work_seconds(), run.workers().size(), joined);
   json.close_object();
   json.key("policy_history").open_object();
-  add_table_column(json, "elapsed_seconds", run.policies(), 0);
-  add_table_column(json, "entropy", run.policies(), 1);
-  add_table_column(json, "approximate_kl", run.policies(), 2);
+  add_table_column(json, "elapsed_seconds", run.course().policies(), 0);
+  add_table_column(json, "entropy", run.course().policies(), 1);
+  add_table_column(json, "approximate_kl", run.course().policies(), 2);
   json.close_object();
 }
 
@@ -222,7 +220,7 @@ std::string update_json(const ledger::run& run, const ledger::row& row, const st
   } else if (const auto* policy = std::get_if<ledger::policy_version>(&row.entry)) {
     json.member("kind", "policy").key("policy").open_object();
     json.member("version", policy->version);
-    json.member("elapsed_seconds", static_cast<double>(run.newest(signal::elapsed_seconds)));
+    json.member("elapsed_seconds", static_cast<double>(run.course().newest(signal::elapsed_seconds)));
     json.member("entropy", policy->entropy).member("approximate_kl", policy->approximate_kl).close_object();
   } else { // membership and its like: rare, and they may change anything but the past
     json.member("kind", "story");

@@ -1,25 +1,15 @@
 #include "ledger/run.hpp"
 
 #include "cluster/places.hpp"
-#include "ledger/entropy.hpp"
 #include "ledger/text.hpp"
 
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace dynamix::ledger {
 namespace {
-
-constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-constexpr std::size_t worker_history_rows_min = 64;
-
-std::size_t worker_history_rows(std::size_t workers) {
-  const auto rows = worker_history_cells / std::max<std::size_t>(workers, 1) / 2 * 2;
-  return std::clamp(rows, worker_history_rows_min, history_rows);
-}
 
 std::string fit(const std::string& text) {
   return text.size() <= text_bytes_kept ? text : text.substr(0, text_bytes_kept) + "...";
@@ -31,57 +21,6 @@ void trim(Deque& kept, std::size_t most) {
     kept.pop_front();
 }
 
-constexpr double recent_windows = 40;
-
-bool guarded(const ledger::window& window) {
-  return std::ranges::any_of(window.workers, [](const auto& worker) { return !worker.intervention.empty(); });
-}
-
-/// By cause where the ledger says so; older ledgers do not.
-time_parts parts_of(const ledger::worker& judged) {
-  const auto& training = judged.report.training;
-  time_parts parts{};
-  const auto at = [&](part which) -> double& { return parts[static_cast<std::size_t>(which)]; };
-  const auto& time = judged.time;
-  if (is_known(time)) {
-    at(part::compute) = time.compute_seconds;
-    at(part::cpu_wait) = time.cpu_wait_seconds;
-    at(part::network) = time.network_seconds;
-    at(part::barrier) = time.barrier_seconds;
-    at(part::data) = time.data_seconds;
-    at(part::other) = time.other_seconds;
-    return parts;
-  }
-  at(part::compute) = training.compute_seconds;
-  at(part::exchange) = training.exchange_seconds;
-  at(part::data) = training.data_seconds;
-  at(part::other) = std::max(0.0, training.iteration_seconds - training.compute_seconds - training.exchange_seconds -
-                                      training.data_seconds);
-  return parts;
-}
-
-/// A mean over what is known.
-class mean {
-public:
-  void add(double value) {
-    if (std::isnan(value))
-      return;
-    sum_ += value;
-    ++count_;
-  }
-  double value() const { return count_ == 0 ? unknown : sum_ / static_cast<double>(count_); }
-
-private:
-  double sum_ = 0;
-  std::size_t count_ = 0;
-};
-
-/// Moves an exponential mean; the first values count as a plain mean.
-void move(double& estimate, double value, double windows, std::uint64_t seen) {
-  if (!std::isnan(value))
-    estimate += (value - estimate) / std::min(windows, static_cast<double>(seen));
-}
-
 } // namespace
 
 void duration_histogram::add(double seconds) {
@@ -91,9 +30,7 @@ void duration_histogram::add(double seconds) {
 }
 
 run::run(const cluster::cluster_file& file)
-    : file_(cluster::with_places(file)), history_(signal_count, history_rows),
-      batches_(file_.workers().size(), worker_history_rows(file_.workers().size())),
-      work_seconds_(batches_.columns(), worker_history_rows(batches_.columns())), policies_(3, history_rows),
+    : file_(cluster::with_places(file)), course_(file_.workers().size()),
       decisions_(!file.arbitrator.replicas.empty()) {
   const auto highest = file_.highest_by_rank();
   for (const auto* host : file_.workers()) {
@@ -103,7 +40,6 @@ run::run(const cluster::cluster_file& file)
     workers_.push_back(
         {.name = host->name, .batch_lowest = file.batch.lowest, .batch_highest = highest[workers_.size()]});
   }
-  newest_.fill(static_cast<float>(unknown));
 }
 
 live_worker* run::find(const std::string& name) {
@@ -145,8 +81,8 @@ const live_worker* run::find_worker(const std::string& name) const {
 std::vector<double> run::batches_of(const std::string& name) const {
   std::vector<double> values;
   if (const auto found = rank_of_.find(name); found != rank_of_.end())
-    for (std::size_t row = 0; row < batches_.rows(); ++row)
-      if (const double batch = batches_.row(row)[found->second]; !std::isnan(batch))
+    for (std::size_t row = 0; row < course_.batches().rows(); ++row)
+      if (const double batch = course_.batches().row(row)[found->second]; !std::isnan(batch))
         values.push_back(batch);
   return values;
 }
@@ -182,7 +118,7 @@ void run::take(const ledger::evaluation& evaluation) {
   while (!evaluations_.empty() && evaluations_.back().step >= evaluation.report.step)
     evaluations_.pop_back(); // a resumed run evaluates again
   evaluations_.push_back(evaluation.report);
-  evaluations_.back().elapsed_seconds += skipped_seconds_;
+  evaluations_.back().elapsed_seconds += course_.skipped_seconds();
   if (evaluations_.size() <= history_rows)
     return;
   for (std::size_t i = 1; i < evaluations_.size(); ++i) // every other of the past
@@ -191,9 +127,7 @@ void run::take(const ledger::evaluation& evaluation) {
 
 void run::take(const ledger::policy_version& policy) {
   policy_ = policy;
-  const float row[] = {newest(signal::elapsed_seconds), static_cast<float>(policy.entropy),
-                       static_cast<float>(policy.approximate_kl)};
-  policies_.add(row);
+  course_.add(policy);
 }
 
 void run::take(const ledger::generation& generation) {
@@ -303,8 +237,8 @@ void run::take(const ledger::shard& shard) {
 }
 
 void run::note(mark_kind kind, const std::string& text) {
-  const auto elapsed = newest(signal::elapsed_seconds);
-  const auto samples = newest(signal::samples);
+  const auto elapsed = course_.newest(signal::elapsed_seconds);
+  const auto samples = course_.newest(signal::samples);
   marks_.push_back({.elapsed_seconds = std::isnan(elapsed) ? 0 : elapsed,
                     .samples = std::isnan(samples) ? 0 : samples,
                     .kind = kind,
@@ -314,7 +248,7 @@ void run::note(mark_kind kind, const std::string& text) {
 
 void run::note_event(std::string_view event, const std::string& host, const std::string& text) {
   ++totals_.events[event];
-  const auto elapsed = newest(signal::elapsed_seconds);
+  const auto elapsed = course_.newest(signal::elapsed_seconds);
   events_.push_back({.at_seconds = at_seconds_,
                      .elapsed_seconds = std::isnan(elapsed) ? 0 : elapsed,
                      .event = event,
@@ -340,11 +274,10 @@ void run::take(const ledger::window& window) {
   if (window.decided) {
     ++totals_.decided_windows;
     totals_.decisions += window.workers.size();
-    totals_.intervened_windows += guarded(window) ? 1 : 0;
+    totals_.intervened_windows += is_guarded(window) ? 1 : 0;
   }
-  summarise(window);
-  keep_history(window);
-  keep_recent(window);
+  course_.add(window, rank_of_, start_.dataset_samples);
+  recent_.add(window);
 }
 
 void run::take(const ledger::worker& judged) {
@@ -373,7 +306,7 @@ void run::take(const ledger::worker& judged) {
   worker->state = worker_state::training; // also where a new arbitrator took the generation over as it is
   worker->report = judged.report;
   worker->parts = parts_of(judged);
-  worker->samples_per_second = seconds > 0 ? static_cast<double>(training.samples) / seconds : 0;
+  worker->samples_per_second = samples_per_second(training);
   worker->reward = judged.reward.total;
   worker->samples += training.samples;
   worker->retransmissions += judged.report.network.retransmissions;
@@ -381,94 +314,6 @@ void run::take(const ledger::worker& judged) {
   worker->telemetry_seconds += judged.report.telemetry_seconds;
   worker->control_seconds += judged.report.control_seconds;
   totals_.samples += training.samples;
-}
-
-double run::accuracy_of(const live_worker& worker) const {
-  return any_accuracy_ ? worker.report.training.accuracy : unknown;
-}
-
-double run::loss_of(const live_worker& worker) const {
-  return any_loss_ ? worker.report.training.loss : unknown;
-}
-
-/// The newest window as one row of signals.
-void run::summarise(const ledger::window& window) {
-  std::array<mean, signal_count> means;
-  const auto add = [&](signal which, double value) { means[static_cast<std::size_t>(which)].add(value); };
-  double seconds = -1;
-  double samples = 0;
-  double samples_per_second = 0;
-  double batch = 0;
-  for (const auto& judged : window.workers) {
-    add(signal::entropy, entropy_nats(judged.probabilities));
-    const auto* worker = find(judged.report.host);
-    if (judged.stale || worker == nullptr)
-      continue;
-    const auto& report = judged.report;
-    seconds = std::max(seconds, report.elapsed_seconds);
-    trained_samples_ += static_cast<double>(report.training.samples);
-    samples = std::max(samples, static_cast<double>(report.epoch) * static_cast<double>(start_.dataset_samples) +
-                                    static_cast<double>(report.epoch_samples));
-    samples_per_second += worker->samples_per_second;
-    batch = std::max(batch, static_cast<double>(report.global_batch));
-    if (report.batch > 0) { // an empty batch has no accuracy and no loss
-      any_accuracy_ = any_accuracy_ || report.training.accuracy > 0;
-      any_loss_ = any_loss_ || report.training.loss > 0;
-      add(signal::accuracy, any_accuracy_ ? report.training.accuracy : unknown);
-      add(signal::loss, any_loss_ ? report.training.loss : unknown);
-    }
-    add(signal::step_seconds, report.training.iteration_seconds);
-    add(signal::reward, judged.reward.total);
-    add(signal::noise_scale, report.training.gradient_valid ? report.training.noise_scale : unknown);
-    add(signal::learning_rate, report.training.learning_rate);
-    for (std::size_t i = 0; i < worker->parts.size(); ++i)
-      means[static_cast<std::size_t>(signal::compute) + i].add(worker->parts[i]);
-  }
-  if (seconds < 0)
-    return; // only old reports
-  for (std::size_t i = 0; i < signal_count; ++i)
-    newest_[i] = static_cast<float>(means[i].value());
-  const auto set = [&](signal which, double value) {
-    newest_[static_cast<std::size_t>(which)] = static_cast<float>(value);
-  };
-  if (seconds < reported_seconds_)
-    skipped_seconds_ += reported_seconds_ - seconds;
-  reported_seconds_ = seconds;
-  set(signal::elapsed_seconds, seconds + skipped_seconds_);
-  set(signal::samples, start_.dataset_samples > 0 ? samples : trained_samples_);
-  set(signal::samples_per_second, samples_per_second);
-  set(signal::global_batch, batch);
-}
-
-void run::keep_history(const ledger::window& window) {
-  history_.add(newest_);
-  std::vector<float> batches(batches_.columns(), static_cast<float>(unknown));
-  std::vector<float> seconds(batches);
-  for (const auto& judged : window.workers) {
-    const auto found = rank_of_.find(judged.report.host);
-    if (judged.stale || found == rank_of_.end())
-      continue;
-    const auto& training = judged.report.training;
-    batches[found->second] = static_cast<float>(judged.report.batch);
-    seconds[found->second] = static_cast<float>(training.compute_seconds + training.data_seconds);
-  }
-  batches_.add(batches);
-  work_seconds_.add(seconds);
-}
-
-void run::keep_recent(const ledger::window& window) {
-  mean telemetry;
-  mean stale;
-  for (const auto& judged : window.workers) {
-    stale.add(judged.stale ? 1 : 0);
-    const auto& training = judged.report.training;
-    if (const double step_seconds = training.steps * training.iteration_seconds; !judged.stale && step_seconds > 0)
-      telemetry.add(judged.report.telemetry_seconds / step_seconds);
-  }
-  const auto seen = ++recent_.windows;
-  move(recent_.telemetry_share, telemetry.value(), recent_windows, seen);
-  move(recent_.stale_share, stale.value(), recent_windows, seen);
-  move(recent_.guarded_share, guarded(window) ? 1 : 0, recent_windows, seen);
 }
 
 } // namespace dynamix::ledger

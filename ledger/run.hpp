@@ -8,8 +8,8 @@
 #include "ledger/decision_count.hpp"
 #include "ledger/progress.hpp"
 #include "ledger/rows.hpp"
+#include "ledger/run_course.hpp"
 #include "ledger/sample_count.hpp"
-#include "ledger/thinned.hpp"
 #include "ledger/worker_course.hpp"
 
 #include <array>
@@ -24,8 +24,6 @@
 namespace dynamix::ledger {
 
 // Limits on what is kept, whatever the ledger holds.
-inline constexpr std::size_t history_rows = 1024;
-inline constexpr std::size_t worker_history_cells = 1U << 18; ///< per signal
 inline constexpr std::size_t marks_kept = 256;
 inline constexpr std::size_t events_kept = 200;
 inline constexpr std::size_t warnings_kept = 20;
@@ -33,42 +31,6 @@ inline constexpr std::size_t starts_kept = 64;
 inline constexpr std::size_t guard_causes_kept = 64;
 inline constexpr std::size_t shards_kept = 4096;
 inline constexpr std::size_t text_bytes_kept = 300;
-
-/// Where a step's time went. `exchange` is what could not be told apart: with an account of the time by its causes it
-/// is 0, without one cpu_wait, network and barrier are.
-enum class part : std::uint8_t { compute, cpu_wait, network, barrier, exchange, data, other };
-inline constexpr std::array<std::string_view, 7> part_names = {"compute",  "cpu_wait", "network", "barrier",
-                                                               "exchange", "data",     "other"};
-using time_parts = std::array<double, part_names.size()>; ///< seconds a step
-
-/// Columns of the history, one row a window. Means over the workers unless they say otherwise.
-enum class signal : std::uint8_t {
-  elapsed_seconds, ///< of training; goes on where a resumed run stepped back
-  samples,         ///< trained on by all workers
-  accuracy,        ///< mean batch accuracy
-  loss,
-  samples_per_second, ///< of all workers
-  step_seconds,
-  reward,
-  entropy, ///< of the policy, nats
-  global_batch,
-  noise_scale,
-  learning_rate,
-  compute, ///< the first of the parts, in their order
-  cpu_wait,
-  network,
-  barrier,
-  exchange,
-  data,
-  other,
-  count
-};
-inline constexpr auto signal_count = static_cast<std::size_t>(signal::count);
-inline constexpr std::array<std::string_view, signal_count> signal_names = {
-    "elapsed_seconds", "samples", "accuracy", "loss",         "samples_per_second",
-    "step_seconds",    "reward",  "entropy",  "global_batch", "noise_scale",
-    "learning_rate",   "compute", "cpu_wait", "network",      "barrier",
-    "exchange",        "data",    "other"};
 
 enum class worker_state : std::uint8_t { waiting, training, lost, ended };
 inline constexpr std::array<std::string_view, 4> worker_state_names = {"waiting", "training", "lost", "ended"};
@@ -144,14 +106,6 @@ struct run_totals {
   duration_histogram decide;
 };
 
-/// Exponential means of what is new, for warnings while the run lives.
-struct recent_means {
-  double telemetry_share = 0;
-  double stale_share = 0;
-  double guarded_share = 0;
-  std::uint64_t windows = 0; ///< behind them
-};
-
 class run {
 public:
   explicit run(const cluster::cluster_file& file);
@@ -164,20 +118,12 @@ public:
   /// By rank; of an open cluster up to the last place that somebody has had.
   const std::vector<live_worker>& workers() const { return workers_; }
   const live_worker* find_worker(const std::string& name) const;
-  const thinned_table& history() const { return history_; }
-  const thinned_table& batches() const { return batches_; }           ///< a row a window, a column a worker
-  std::vector<double> batches_of(const std::string& name) const;      ///< a worker's, over time, thinned
-  const thinned_table& work_seconds() const { return work_seconds_; } ///< likewise: compute and data, no waiting
-  const std::array<float, signal_count>& newest() const { return newest_; }
-  /// Of a worker's batches in its last window; NaN where nobody reports them.
-  double accuracy_of(const live_worker& worker) const;
-  double loss_of(const live_worker& worker) const;
-  float newest(signal which) const { return newest_[static_cast<std::size_t>(which)]; }
+  const run_course& course() const { return course_; }           ///< over time
+  std::vector<double> batches_of(const std::string& name) const; ///< a worker's, over time, thinned
   const std::deque<mark>& marks() const { return marks_; }
   const std::deque<live_event>& events() const { return events_; }
   const std::deque<std::string>& warnings() const { return warnings_; } ///< that somebody wrote into the ledger
   const std::deque<messages::evaluation_report>& evaluations() const { return evaluations_; }
-  const thinned_table& policies() const { return policies_; } ///< elapsed_seconds, entropy, approximate_kl a row
   const ledger::policy_version& policy() const { return policy_; }
   const std::map<std::string, ledger::shard>& shards() const { return shards_; }
   /// The last word of each worker's newest process.
@@ -214,9 +160,6 @@ private:
   void seat(const std::string& host, std::uint32_t rank);
   void come_back(const std::string& host);
   void count_generation(std::uint64_t generation);
-  void summarise(const ledger::window& window);
-  void keep_history(const ledger::window& window);
-  void keep_recent(const ledger::window& window);
   void note(mark_kind kind, const std::string& text);
   void note_event(std::string_view event, const std::string& host, const std::string& text);
 
@@ -226,12 +169,7 @@ private:
   bool begun_ = false; ///< something has happened since the newest start
   std::vector<live_worker> workers_;
   std::map<std::string, std::size_t> rank_of_;
-  thinned_table history_;
-  thinned_table batches_;
-  thinned_table work_seconds_;
-  thinned_table policies_;
-  std::array<float, signal_count> newest_{};
-  double trained_samples_ = 0; ///< in all windows
+  run_course course_;
   std::deque<mark> marks_;
   std::deque<live_event> events_;
   std::deque<std::string> warnings_;
@@ -254,11 +192,6 @@ private:
   std::uint64_t life_generation_ = 0; ///< the newest of this life
   std::uint64_t policy_version_ = 0;
   double at_seconds_ = 0;
-  double reported_seconds_ = 0; ///< as the newest report tells them
-  // A training process need not report them: until one has, zeros are unknown.
-  bool any_accuracy_ = false;
-  bool any_loss_ = false;
-  double skipped_seconds_ = 0; ///< that a resumed run stepped back by
 };
 
 } // namespace dynamix::ledger

@@ -72,8 +72,8 @@ double error_between(const estimate& left, const estimate& right) {
 /// What is known of a signal, oldest first, a number a row of the history.
 std::vector<double> course_of(const run& run, signal which) {
   std::vector<double> values;
-  for (std::size_t row = 0; row < run.history().rows(); ++row)
-    if (const double value = run.history().row(row)[static_cast<std::size_t>(which)]; !std::isnan(value))
+  for (std::size_t row = 0; row < run.course().history().rows(); ++row)
+    if (const double value = run.course().history().row(row)[static_cast<std::size_t>(which)]; !std::isnan(value))
       values.push_back(value);
   return values;
 }
@@ -132,7 +132,7 @@ void find_divergence(const run& run, const Evaluations& evaluations, sentences& 
   const bool evaluated = std::ranges::any_of(evaluations, [](const auto& evaluation) {
     return std::max(evaluation.train_loss, evaluation.test_loss) >= diverged_loss;
   });
-  if (evaluated || static_cast<double>(run.newest(signal::loss)) >= diverged_loss)
+  if (evaluated || static_cast<double>(run.course().newest(signal::loss)) >= diverged_loss)
     found.push_back("training diverged: the loss is not finite; try a smaller training.learning_rate or clip_norm");
 }
 
@@ -203,7 +203,7 @@ void find_faults(const run& run, sentences& found) {
   const auto& marks = run.marks();
   for (auto mark = marks.rbegin(); mark != marks.rend(); ++mark)
     if (mark->kind == mark_kind::fault &&
-        mark->elapsed_seconds + recent_fault_seconds > static_cast<double>(run.newest(signal::elapsed_seconds)))
+        mark->elapsed_seconds + recent_fault_seconds > static_cast<double>(run.course().newest(signal::elapsed_seconds)))
       return found.push_back("lately: " + mark->text);
 }
 

@@ -74,7 +74,7 @@ TEST_P(GoldenRuns, ComeToTheSameFold) {
   EXPECT_EQ(run.totals().decided_windows, 8U);
   EXPECT_EQ(run.totals().lives, 1U);
   EXPECT_EQ(run.totals().stale_reports, 0U);
-  EXPECT_EQ(run.history().rows(), 9U);
+  EXPECT_EQ(run.course().history().rows(), 9U);
   EXPECT_EQ(run.generation(), faulty() ? 3U : 1U);
   EXPECT_EQ(run.totals().steps_lost, faulty() ? 1U : 0U);
   EXPECT_EQ(run.shards().size(), faulty() ? 0U : 3U);

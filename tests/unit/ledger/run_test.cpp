@@ -28,19 +28,19 @@ TEST(Run, TellsOfTheNewestWindow) {
   EXPECT_EQ(run.totals().windows, 3U);
   EXPECT_EQ(run.totals().decisions, 6U);
   EXPECT_EQ(run.totals().samples, 3U * 1290);
-  EXPECT_FLOAT_EQ(run.newest(signal::accuracy), 0.55F);
-  EXPECT_FLOAT_EQ(run.newest(signal::samples), 3 * 1290);
-  EXPECT_FLOAT_EQ(run.newest(signal::samples_per_second), 640 + 650);
-  EXPECT_FLOAT_EQ(run.newest(signal::entropy), static_cast<float>(std::log(2)));
-  EXPECT_FLOAT_EQ(run.newest(signal::exchange), 0.03F);
-  EXPECT_FLOAT_EQ(run.newest(signal::other), 0.005F);
+  EXPECT_FLOAT_EQ(run.course().newest(signal::accuracy), 0.55F);
+  EXPECT_FLOAT_EQ(run.course().newest(signal::samples), 3 * 1290);
+  EXPECT_FLOAT_EQ(run.course().newest(signal::samples_per_second), 640 + 650);
+  EXPECT_FLOAT_EQ(run.course().newest(signal::entropy), static_cast<float>(std::log(2)));
+  EXPECT_FLOAT_EQ(run.course().newest(signal::exchange), 0.03F);
+  EXPECT_FLOAT_EQ(run.course().newest(signal::other), 0.005F);
   EXPECT_EQ(run.workers()[1].report.batch, 65U);
   EXPECT_EQ(run.workers()[1].decided_batch, 73U);
   EXPECT_EQ(run.workers()[1].batch_highest, 256U);
   EXPECT_EQ(run.workers()[1].state, worker_state::training);
-  ASSERT_EQ(run.history().rows(), 3U);
-  EXPECT_FLOAT_EQ(run.history().row(1)[0], 2);
-  EXPECT_FLOAT_EQ(run.batches().row(2)[1], 65);
+  ASSERT_EQ(run.course().history().rows(), 3U);
+  EXPECT_FLOAT_EQ(run.course().history().row(1)[0], 2);
+  EXPECT_FLOAT_EQ(run.course().batches().row(2)[1], 65);
 }
 
 TEST(Run, TellsAStepsTimeByItsCausesWhereTheyAreKnown) {
@@ -55,8 +55,8 @@ TEST(Run, TellsAStepsTimeByItsCausesWhereTheyAreKnown) {
                    .other_seconds = 0.005};
   run.add(row);
   EXPECT_EQ(run.workers()[0].parts, (time_parts{0.04, 0.02, 0.01, 0.02, 0, 0.005, 0.005}));
-  EXPECT_FLOAT_EQ(run.newest(signal::cpu_wait), 0.02F);
-  EXPECT_FLOAT_EQ(run.newest(signal::exchange), 0);
+  EXPECT_FLOAT_EQ(run.course().newest(signal::cpu_wait), 0.02F);
+  EXPECT_FLOAT_EQ(run.course().newest(signal::exchange), 0);
 }
 
 TEST(Run, KnowsNoAccuracyAndNoLossBeforeSomebodyReportsThem) {
@@ -70,15 +70,15 @@ TEST(Run, KnowsNoAccuracyAndNoLossBeforeSomebodyReportsThem) {
     run.add(row);
   };
   add(1, 0, 0);
-  EXPECT_TRUE(std::isnan(run.newest(signal::accuracy)));
-  EXPECT_TRUE(std::isnan(run.loss_of(run.workers()[0])));
+  EXPECT_TRUE(std::isnan(run.course().newest(signal::accuracy)));
+  EXPECT_TRUE(std::isnan(run.course().loss_of(run.workers()[0].report)));
   add(2, 0, 0.5);
-  EXPECT_TRUE(std::isnan(run.accuracy_of(run.workers()[0])));
-  EXPECT_FLOAT_EQ(run.newest(signal::loss), 0.5F);
+  EXPECT_TRUE(std::isnan(run.course().accuracy_of(run.workers()[0].report)));
+  EXPECT_FLOAT_EQ(run.course().newest(signal::loss), 0.5F);
   add(3, 0.25, 0.5);
   add(4, 0, 0);
-  EXPECT_FLOAT_EQ(run.newest(signal::accuracy), 0);
-  EXPECT_EQ(run.accuracy_of(run.workers()[0]), 0);
+  EXPECT_FLOAT_EQ(run.course().newest(signal::accuracy), 0);
+  EXPECT_EQ(run.course().accuracy_of(run.workers()[0].report), 0);
 }
 
 TEST(Run, AStaleReportCountsOnce) {
@@ -91,8 +91,8 @@ TEST(Run, AStaleReportCountsOnce) {
   EXPECT_EQ(run.workers()[1].samples, 650U);
   EXPECT_EQ(run.workers()[1].stale_reports, 1U);
   EXPECT_TRUE(run.workers()[1].stale);
-  EXPECT_TRUE(std::isnan(run.batches().row(1)[1]));
-  EXPECT_FLOAT_EQ(run.newest(signal::samples_per_second), 640);
+  EXPECT_TRUE(std::isnan(run.course().batches().row(1)[1]));
+  EXPECT_FLOAT_EQ(run.course().newest(signal::samples_per_second), 640);
 }
 
 TEST(Run, LossAndReturnAreMarks) {
@@ -128,8 +128,8 @@ TEST(Run, TimeGoesOnWhereAResumedRunSteppedBack) {
   run.add(start_row());
   run.add(window_row(2));
   run.add(window_row(3));
-  EXPECT_FLOAT_EQ(run.newest(signal::elapsed_seconds), 6);
-  EXPECT_FLOAT_EQ(run.newest(signal::samples), 3 * 1290);
+  EXPECT_FLOAT_EQ(run.course().newest(signal::elapsed_seconds), 6);
+  EXPECT_FLOAT_EQ(run.course().newest(signal::samples), 3 * 1290);
 }
 
 TEST(Run, EndsWithTheLastFarewell) {
