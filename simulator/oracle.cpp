@@ -15,7 +15,8 @@ constexpr double tolerance = 1e-3;      // of goodput
 constexpr double resolution = 1 + 1e-9; // ratio of step times that are the same
 constexpr int first_candidates = 32;
 constexpr int settling_steps = 8;
-constexpr int rhythm_steps = 12; // two, three or four steps repeat themselves
+constexpr double longest_step = 4; // times as long as the one that was best
+constexpr int rhythm_steps = 12;   // two, three or four steps repeat themselves
 
 double sum(std::span<const std::uint32_t> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
@@ -160,6 +161,34 @@ double truth::goodput(std::span<const std::uint32_t> batches) const {
 
 std::vector<std::uint32_t> best_batches(const truth& now, const cluster::batch& limits) {
   return search(now, limits).run();
+}
+
+std::vector<policy::choice> oracle::choose_all(const policy::observation& observed) {
+  std::vector<policy::choice> choices;
+  for (std::size_t i = 0; i < observed.report->reports.size(); ++i)
+    choices.push_back({.rank = observed.report->reports[i].rank,
+                       .batch = next.empty() ? observed.assigned[i] : next[i],
+                       .reason = "highest true goodput"});
+  return choices;
+}
+
+std::vector<std::uint32_t> step_planner::operator()(const truth& now, const cluster::batch& limits) {
+  if (best_.empty() || !holds(now)) {
+    best_ = best_batches(now, limits);
+    before_ = now;
+  }
+  return best_;
+}
+
+/// Whether what was best before still is: nothing is different, and nothing changes for as long as a step may take.
+bool step_planner::holds(const truth& now) const {
+  if (now.profiles != before_.profiles || now.exchange_seconds != before_.exchange_seconds ||
+      std::abs(now.phi - before_.phi) > 0.01 * before_.phi)
+    return false;
+  const double soon = longest_step * now.step_seconds(best_);
+  return std::ranges::equal(now.slowdown, before_.slowdown, [&](const auto& one, const auto& other) {
+    return one.factor() == other.factor() && one.constant_seconds() > soon && other.constant_seconds() > soon;
+  });
 }
 
 } // namespace dynamix::simulator

@@ -20,53 +20,6 @@ using batches = std::vector<std::uint32_t>;
 
 constexpr std::uint64_t evaluation_purpose = 0x6576616c; // tells these random numbers from a world's
 
-/// Says what it has been told; the truth is not in its observations.
-class oracle : public policy::joint_controller {
-public:
-  explicit oracle(bool every_step) : every_step(every_step) {}
-  std::string name() const override { return every_step ? "step-oracle" : "oracle"; }
-  std::vector<policy::choice> choose_all(const policy::observation& observed) override {
-    std::vector<policy::choice> choices;
-    for (std::size_t i = 0; i < observed.report->reports.size(); ++i)
-      choices.push_back({.rank = observed.report->reports[i].rank,
-                         .batch = next.empty() ? observed.assigned[i] : next[i],
-                         .reason = "highest true goodput"});
-    return choices;
-  }
-
-  const bool every_step; ///< otherwise once a window
-  batches next;          ///< by rank; empty: what is assigned
-};
-
-/// The best batch sizes of every step. They change with hosts and links; the noise scale, which moves slowly, is
-/// followed by the hundredth.
-class step_planner {
-public:
-  batches operator()(const truth& now, const cluster::batch& limits) {
-    if (best_.empty() || !holds(now)) {
-      best_ = best_batches(now, limits);
-      before_ = now;
-    }
-    return best_;
-  }
-
-private:
-  /// Whether what was best before still is: nothing is different, and nothing changes for as long as a step may take.
-  bool holds(const truth& now) const {
-    if (now.profiles != before_.profiles || now.exchange_seconds != before_.exchange_seconds ||
-        std::abs(now.phi - before_.phi) > 0.01 * before_.phi)
-      return false;
-    const double soon = longest_step * now.step_seconds(best_);
-    return std::ranges::equal(now.slowdown, before_.slowdown, [&](const auto& one, const auto& other) {
-      return one.factor() == other.factor() && one.constant_seconds() > soon && other.constant_seconds() > soon;
-    });
-  }
-
-  static constexpr double longest_step = 4; ///< times as long as the one that was best
-  truth before_;
-  batches best_;
-};
-
 /// Most samples a step of those present, by rank.
 batches limits_of(const cluster::cluster_file& file, std::span<const std::size_t> present) {
   const auto limits = file.highest_by_rank();
@@ -121,8 +74,9 @@ struct simulation::state {
   std::vector<messages::evaluation_report> evaluations;
   run_result counted; ///< what the world does not know
 
-  state(scenario what, std::unique_ptr<policy::controller> decider, std::uint64_t seed)
-      : world(std::move(what), seed), generation(world.generation()), knowing(dynamic_cast<oracle*>(decider.get())),
+  /// `knows`: the decider itself, where it is an oracle.
+  state(scenario what, std::unique_ptr<policy::controller> decider, oracle* knows, std::uint64_t seed)
+      : world(std::move(what), seed), generation(world.generation()), knowing(knows),
         deliberation(world.what().file, std::move(decider)), evaluation_numbers(seed, 0, evaluation_purpose),
         in_force(world.present().size(), file().first_batch()), over(!world.failure().empty()) {
     begin_generation();
@@ -261,13 +215,18 @@ void simulation::state::evaluate(std::uint64_t samples_before, const messages::w
 
 simulation::simulation(scenario what, const std::vector<std::uint8_t>& parameters, std::uint64_t seed) {
   const auto policy = what.file.arbitrator.policy;
-  auto decider = cluster::knows_truth(policy) ? std::make_unique<oracle>(policy == cluster::policy_kind::step_oracle)
-                                              : policy::make_controller(what.file, parameters);
-  state_ = std::make_unique<state>(std::move(what), std::move(decider), seed);
+  if (cluster::knows_truth(policy)) {
+    auto decider = std::make_unique<oracle>(policy == cluster::policy_kind::step_oracle);
+    auto* knows = decider.get();
+    state_ = std::make_unique<state>(std::move(what), std::move(decider), knows, seed);
+  } else {
+    auto decider = policy::make_controller(what.file, parameters);
+    state_ = std::make_unique<state>(std::move(what), std::move(decider), nullptr, seed);
+  }
 }
 
 simulation::simulation(scenario what, std::unique_ptr<policy::controller> decider, std::uint64_t seed)
-    : state_(std::make_unique<state>(std::move(what), std::move(decider), seed)) {}
+    : state_(std::make_unique<state>(std::move(what), std::move(decider), nullptr, seed)) {}
 
 simulation::simulation(simulation&&) noexcept = default;
 simulation::~simulation() = default;
