@@ -52,6 +52,9 @@ public:
   /// order. Before `start` the caller says which they are on this member, after `wait` it finds those of all members.
   /// Null for a bucket that sums all it has.
   virtual std::vector<std::uint32_t>* touched() { return nullptr; }
+  /// Whole numbers that every member tells all others, as many of each (exchange/row_bucket.hpp), in the order of
+  /// positions: before `start` the caller writes its own there, after `wait` it finds those of all. Else empty.
+  virtual std::span<std::int64_t> rows() { return {}; }
 };
 
 /// A gather in flight.

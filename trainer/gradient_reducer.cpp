@@ -1,6 +1,7 @@
 #include "trainer/gradient_reducer.hpp"
 
 #include "exchange/item_bits.hpp"
+#include "exchange/row_bucket.hpp"
 
 #include <algorithm>
 #include <array>
@@ -23,7 +24,6 @@ constexpr std::size_t weighted_square_sum = 1; ///< of the bucket's part of |b_i
 constexpr std::size_t sum_count = 2;
 
 /// Of a row: a float32 holds whole numbers of 16 bits exactly.
-constexpr std::size_t floats_a_number = 4;
 
 /// Eight running sums hide the latency of an addition.
 constexpr std::size_t lanes = 8;
@@ -133,7 +133,7 @@ void gradient_reducer::pack(std::size_t bucket_bytes) {
     add_bucket(std::exchange(members, {}), row);
   if (!members.empty() || row_columns_ > 0) {
     row_bucket_ = buckets_.size();
-    add_bucket(members, 0, row_columns_ * floats_a_number * peers_.size());
+    add_bucket(members, 0, row_columns_);
   }
   for (const auto floats : std::set(row_floats_.begin(), row_floats_.end())) {
     if (floats == 0)
@@ -146,17 +146,18 @@ void gradient_reducer::pack(std::size_t bucket_bytes) {
   }
 }
 
-void gradient_reducer::add_bucket(const std::vector<std::size_t>& members, std::size_t row_floats, std::size_t behind) {
+void gradient_reducer::add_bucket(const std::vector<std::size_t>& members, std::size_t row_floats,
+                                  std::size_t columns) {
   const bool dense = members.empty() || row_floats_[members[0]] == 0;
   std::int64_t count = 0;
   for (const auto i : members)
     count += parameters_[i].numel();
   const auto type = parameters_[0].scalar_type();
   const auto floats = static_cast<std::size_t>(count);
+  const auto element = type == torch::kFloat64 ? exchange::element::float64 : exchange::element::float32;
   bucket added{.sum = row_floats != 0 ? peers_.make_sparse_bucket(floats / row_floats, row_floats, sum_count)
-                                      : peers_.make_bucket(type == torch::kFloat64 ? exchange::element::float64
-                                                                                   : exchange::element::float32,
-                                                           floats + behind, sum_count),
+                      : columns > 0   ? exchange::make_row_bucket(peers_, element, floats, sum_count, columns)
+                                      : peers_.make_bucket(element, floats, sum_count),
                .members = members,
                .floats = floats,
                .row_floats = row_floats};
@@ -277,33 +278,8 @@ void gradient_reducer::write_row() {
   if (own.size() != row_columns_)
     throw std::logic_error("a worker's row has " + std::to_string(own.size()) + " columns instead of " +
                            std::to_string(row_columns_));
-  auto& bucket = buckets_[row_bucket_];
-  std::visit(
-      [&](auto gradients) {
-        const auto behind = gradients.subspan(bucket.floats);
-        std::ranges::fill(behind, 0);
-        auto into = behind.begin() + static_cast<std::ptrdiff_t>(peers_.position() * own.size() * floats_a_number);
-        for (const auto number : own)
-          for (std::size_t part = 0; part < floats_a_number; ++part)
-            *into++ = static_cast<std::uint16_t>(static_cast<std::uint64_t>(number) >> (16 * part));
-      },
-      bucket.sum->gradients());
-}
-
-std::vector<std::int64_t> gradient_reducer::read_rows(bucket& sent) const {
-  std::vector<std::int64_t> rows(row_columns_ * peers_.size());
-  std::visit(
-      [&](auto gradients) {
-        auto from = gradients.begin() + static_cast<std::ptrdiff_t>(sent.floats);
-        for (auto& number : rows) {
-          std::uint64_t bits = 0;
-          for (std::size_t part = 0; part < floats_a_number; ++part)
-            bits |= static_cast<std::uint64_t>(static_cast<std::uint16_t>(*from++)) << (16 * part);
-          number = static_cast<std::int64_t>(bits);
-        }
-      },
-      sent.sum->gradients());
-  return rows;
+  const auto rows = buckets_[row_bucket_].sum->rows();
+  std::ranges::copy(own, rows.begin() + static_cast<std::ptrdiff_t>(peers_.position() * row_columns_));
 }
 
 /// Leaves in the bucket what is sent of it.
@@ -420,7 +396,7 @@ void gradient_reducer::await(bucket& sent, reduction& result) {
       },
       sent.sum->gradients());
   if (row_columns_ > 0 && &sent == &buckets_[row_bucket_])
-    result.rows = read_rows(sent);
+    result.rows.assign(sent.sum->rows().begin(), sent.sum->rows().end());
   if (sent.device.defined())
     copies_->to_device(sent.device, sent.host);
 }

@@ -41,9 +41,9 @@ using row_source = std::function<std::vector<std::int64_t>()>;
 /// gradients it sums b_i and the bucket's share of |b_i*g_i|^2 / b_i, which gives B and sum_i b_i|g_i|^2 without a
 /// collective of their own. A worker with batch 0 runs no backward and sends zeros.
 ///
-/// Every worker may have a row of whole numbers that all others see. They follow the last bucket of dense gradients, 16
-/// bits in a float, where each worker fills its own row and leaves the others' at 0, so that their sum is what was
-/// filled in. The row is asked for when that bucket is sent off, as all but all of the step is computed by then.
+/// Every worker may have a row of whole numbers that all others see, with the last bucket of dense gradients
+/// (exchange::bucket::rows). It is asked for when that bucket is sent off, as all but all of the step is computed by
+/// then.
 ///
 /// Top-k with error feedback, which is lossy: of each bucket of dense gradients a worker sends only the largest
 /// numbers, and adds the rest, per sample, to its gradients of the next step. So the sums are sparse, and the exchange
@@ -93,7 +93,7 @@ private:
   struct bucket {
     std::shared_ptr<exchange::bucket> sum; ///< shared with the views into it
     std::vector<std::size_t> members;      ///< parameters, in the order of their gradients
-    std::size_t floats = 0;                ///< of their gradients; rows may follow
+    std::size_t floats = 0;                ///< of their gradients
     std::size_t row_floats = 0;            ///< of sparse parameters; 1 where the largest numbers are sent
     std::vector<float> rest;               ///< of earlier steps' gradients, where the largest numbers are sent
     std::uint32_t rest_batch = 0;          ///< times whose samples the rest counts; 0: there is none yet
@@ -105,9 +105,8 @@ private:
   };
 
   void pack(std::size_t bucket_bytes);
-  void add_bucket(const std::vector<std::size_t>& members, std::size_t row_floats, std::size_t behind = 0);
+  void add_bucket(const std::vector<std::size_t>& members, std::size_t row_floats, std::size_t columns = 0);
   void write_row();
-  std::vector<std::int64_t> read_rows(bucket& sent) const;
   void clear_rows(bucket& sparse);
   void fill_rows(bucket& sparse, std::size_t parameter, const torch::Tensor& gradient);
   void accept(std::size_t parameter, const torch::Tensor& gradient);

@@ -1,10 +1,13 @@
+#include "exchange/row_bucket.hpp"
 #include "tests/unit/exchange/ranks.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
+#include <limits>
 
 namespace dynamix::exchange {
 namespace {
@@ -20,6 +23,26 @@ TEST(Group, GathersOneRowOfEachMember) {
     EXPECT_EQ(first->wait(), (std::vector<std::int64_t>{0, 0, 0, 1, 10, -1, 2, 20, -2}));
     EXPECT_EQ(second->wait(), (std::vector<std::int64_t>{0, 1, 2}));
   });
+}
+
+TEST(Group, TellsEachMembersNumbersToAllWithTheSumsOfABucket) {
+  for (const auto type : {element::float32, element::float64})
+    run_ranks(3, [type](std::uint32_t rank, group& peers) {
+      const auto sent = make_row_bucket(peers, type, 5, 1, 2);
+      const auto least = std::numeric_limits<std::int64_t>::min();
+      for (std::int64_t step = 1; step < 3; ++step) {
+        std::visit([](auto gradients) { std::ranges::fill(gradients, 1); }, sent->gradients());
+        sent->sums()[0] = 2;
+        sent->rows()[2 * rank] = least + rank;
+        sent->rows()[2 * rank + 1] = -step;
+        sent->start();
+        sent->wait();
+        EXPECT_THAT(sent->rows(), testing::ElementsAre(least, -step, least + 1, -step, least + 2, -step));
+        EXPECT_EQ(sent->sums()[0], 6);
+        std::visit([](auto gradients) { EXPECT_THAT(gradients, testing::ElementsAre(3, 3, 3, 3, 3)); },
+                   sent->gradients());
+      }
+    });
 }
 
 TEST(Group, BroadcastsBytesWhoseNumberOnlyTheRootKnows) {
