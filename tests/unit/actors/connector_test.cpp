@@ -1,13 +1,13 @@
 #include "actors/network/connector.hpp"
 #include "actors/network/gateway.hpp"
 #include "actors/system.hpp"
+#include "tests/wait_until.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
 #include <memory>
-#include <thread>
 
 namespace dynamix::actors {
 namespace {
@@ -21,12 +21,6 @@ struct heard {
 connected_actor::behavior_type listen(connected_actor::pointer, const std::shared_ptr<heard>& what) {
   return {[what](atom::serve, const connector_actor&) { ++what->served; },
           [what](atom::connected, const gateway_actor&) { ++what->connected; }, [what](atom::lost) { ++what->lost; }};
-}
-
-bool becomes(const std::atomic<int>& number, int wanted) {
-  for (int look = 0; look < 6000 && number != wanted; ++look)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return number == wanted;
 }
 
 /// A host whose gateway is its own, with two workers.
@@ -46,7 +40,7 @@ protected:
   }
   void expect_connections(int number) {
     for (const auto& one : heard_) {
-      EXPECT_TRUE(becomes(one->connected, number)) << one->connected;
+      EXPECT_TRUE(wait_until([&] { return one->connected == number; })) << one->connected;
       EXPECT_EQ(one->lost, number - 1);
     }
   }

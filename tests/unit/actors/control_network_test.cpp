@@ -167,7 +167,7 @@ TEST_F(Stranger, ClaimsMemoryInTheClearAndNoneOverLinks) {
   {
     const links::testing::raw_socket clear(ada_->publish_in_the_clear());
     clear.send(large_claim());
-    EXPECT_TRUE(links::testing::wait_until([&] { return links::testing::resident_kib() > before + claimed_kib / 2; }));
+    EXPECT_TRUE(wait_until([&] { return links::testing::resident_kib() > before + claimed_kib / 2; }));
   }
   const links::testing::raw_socket secured(ada_->publish());
   before = links::testing::resident_kib();

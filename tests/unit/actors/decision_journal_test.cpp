@@ -1,10 +1,10 @@
 #include "actors/arbitrator/decision_journal.hpp"
 #include "tests/unit/replication/journal_examples.hpp"
+#include "tests/wait_until.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -14,13 +14,6 @@ namespace dynamix::actors {
 namespace {
 
 constexpr std::uint64_t client = 7;
-
-bool wait(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!condition() && std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  return condition();
-}
 
 /// A voter that is alone, in a directory of its own.
 class DecisionJournalTest : public testing::Test {
@@ -34,7 +27,7 @@ protected:
                              .directory = root_,
                              .secret = std::vector<std::uint8_t>(32, 1)}),
               "");
-    ASSERT_TRUE(wait([&] { return voter_->now().now == replication::role::leader; }));
+    ASSERT_TRUE(wait_until([&] { return voter_->now().now == replication::role::leader; }));
     keep(replication::begin_term({1, 1}, 1).content);
     keep(replication::form_generation({1, 1}, 1, 1).content);
   }
@@ -64,7 +57,7 @@ TEST_F(DecisionJournalTest, KeepsWhatTwoThreadsSayEachInItsOrder) {
   for (std::uint64_t window = 1; window <= count; ++window)
     keep(replication::decide_window({1, 1}, 1, window).content);
   learner.join();
-  EXPECT_TRUE(wait([&] { return kept_ + dropped_ == called_; }));
+  EXPECT_TRUE(wait_until([&] { return kept_ + dropped_ == called_; }));
   EXPECT_EQ(dropped_, 0); // a window or a version that came too early would have been refused
   std::atomic<bool> told = false;
   voter_->read_local([&](const replication::read_result& result) {
@@ -73,7 +66,7 @@ TEST_F(DecisionJournalTest, KeepsWhatTwoThreadsSayEachInItsOrder) {
     EXPECT_EQ(result.state->counts.duplicated, 0U);
     told = true;
   });
-  EXPECT_TRUE(wait([&] { return told.load(); }));
+  EXPECT_TRUE(wait_until([&] { return told.load(); }));
 }
 
 TEST_F(DecisionJournalTest, AnswersAllOnceWhenTheVoterStopsMeanwhile) {
@@ -82,12 +75,12 @@ TEST_F(DecisionJournalTest, AnswersAllOnceWhenTheVoterStopsMeanwhile) {
     for (std::uint64_t window = 1; more && window <= 500; ++window)
       keep(replication::decide_window({1, 1}, 1, window).content);
   });
-  EXPECT_TRUE(wait([&] { return kept_ > 10; }));
+  EXPECT_TRUE(wait_until([&] { return kept_ > 10; }));
   EXPECT_TRUE(voter_->stop(60'000));
   more = false;
   arbitrator.join();
   keep(replication::decide_window({1, 1}, 1, 1000).content);
-  EXPECT_TRUE(wait([&] { return kept_ + dropped_ == called_; }));
+  EXPECT_TRUE(wait_until([&] { return kept_ + dropped_ == called_; }));
   EXPECT_GT(dropped_, 0);
 }
 

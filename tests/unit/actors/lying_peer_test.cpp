@@ -228,7 +228,7 @@ public:
   /// Whether something that ben has said comes true before ada refuses it.
   template <class Condition>
   bool comes_through(const Condition& condition) {
-    links::testing::wait_until([&] { return condition() || refused() > 0; });
+    wait_until([&] { return condition() || refused() > 0; });
     return condition();
   }
   bool hears_of(const std::string& word) {
@@ -453,7 +453,7 @@ TEST_F(LyingPeer, ClaimsMemoryOnManyLinks) {
       all.push_back(std::make_unique<raw_frames>(host));
       all.back()->send({basp::message_type::client_handshake, 0, 30U << 20, 0, 0, 0});
     }
-    links::testing::wait_until(
+    wait_until(
         [&] { return host.refused() >= links || links::testing::resident_kib() > before + 2 * memory_kib_most; });
     return links::testing::resident_kib() > before + memory_kib_most;
   };
@@ -478,7 +478,7 @@ TEST_F(LyingPeer, FillsMemoryOnManyLinks) {
     all.back()->send({basp::message_type::direct_message, 0, 7U << 20, 0, 1, 1});
     all.back()->send_zeros((7U << 20) - 1);
   }
-  EXPECT_TRUE(links::testing::wait_until([&] { return host.refused() >= links_most - 3; }));
+  EXPECT_TRUE(wait_until([&] { return host.refused() >= links_most - 3; }));
   EXPECT_LT(links::testing::resident_kib(), before + memory_kib_most);
   EXPECT_TRUE(host.settles());
 }

@@ -4,6 +4,7 @@
 #include "ledger/segments.hpp"
 #include "tests/unit/ledger/rows.hpp"
 #include "tests/unit/node/sample_run.hpp"
+#include "tests/wait_until.hpp"
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -30,13 +31,8 @@ protected:
   static json state_of(const feed& from) { return json::parse(from.state(true)); }
   /// Waits until the whole file is read.
   json settled(const feed& from) const {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    for (;;) {
-      auto state = state_of(from);
-      if (state["position"] == std::filesystem::file_size(path()) || std::chrono::steady_clock::now() > deadline)
-        return state;
-      std::this_thread::sleep_for(milliseconds(5));
-    }
+    EXPECT_TRUE(wait_until([&] { return state_of(from)["position"] == std::filesystem::file_size(path()); }));
+    return state_of(from);
   }
   static json data_of(const feed::frame& frame) { return json::parse(frame->substr(frame->find("data: ") + 6)); }
 
@@ -157,10 +153,7 @@ TEST_F(Feed, ALedgerThatBeginsAnewIsReadAnew) {
   std::filesystem::remove(path());
   append(start_row());
   append(window_row(1));
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  while (state_of(from)["now"]["windows"] != 1 && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(milliseconds(5));
-  EXPECT_EQ(state_of(from)["now"]["windows"], 1);
+  EXPECT_TRUE(wait_until([&] { return state_of(from)["now"]["windows"] == 1; }));
 }
 
 TEST_F(Feed, ARotatedLedgerGoesOn) {
@@ -176,9 +169,7 @@ TEST_F(Feed, ARotatedLedgerGoesOn) {
   ASSERT_GE(segments.size(), 2U);
   const auto end = ledger::newest_part_begin(segments) + std::filesystem::file_size(path());
   const auto settled_at_end = [end](const feed& of) {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    while (state_of(of)["position"] != end && std::chrono::steady_clock::now() < deadline)
-      std::this_thread::sleep_for(milliseconds(5));
+    EXPECT_TRUE(wait_until([&] { return state_of(of)["position"] == end; }));
     return state_of(of);
   };
   EXPECT_EQ(settled_at_end(from)["now"]["windows"], 200) << "each once";

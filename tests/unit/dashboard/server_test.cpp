@@ -8,6 +8,7 @@
 #include "tests/unit/dashboard/silent_client.hpp"
 #include "tests/unit/ledger/rows.hpp"
 #include "tests/unit/node/sample_run.hpp"
+#include "tests/wait_until.hpp"
 
 #include <gmock/gmock.h>
 
@@ -99,13 +100,7 @@ protected:
     options.retry_interval = milliseconds(20);
     from_ = std::make_shared<feed>(small_cluster(), path(), feed_limits{.look_interval = milliseconds(5)});
     server_ = std::make_unique<server>(from_, options);
-    wait_until([&] { return server_->listening(); });
-  }
-  static void wait_until(const std::function<bool()>& come_true) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!come_true() && std::chrono::steady_clock::now() < deadline)
-      std::this_thread::sleep_for(milliseconds(5));
-    EXPECT_TRUE(come_true());
+    EXPECT_TRUE(wait_until([&] { return server_->listening(); }));
   }
   void append(const ledger::row& row) { std::ofstream(path(), std::ios::app) << ledger::to_json_line(row) + "\n"; }
   std::string path() const { return directory_.path() + "/windows.jsonl"; }
@@ -222,7 +217,7 @@ TEST_F(Server, AsksForTheToken) {
 
 TEST_F(Server, StreamsWhatHappens) {
   serve();
-  wait_until([&] { return from_->state(false).find("\"remaining_bytes\":0") != std::string::npos; });
+  EXPECT_TRUE(wait_until([&] { return from_->state(false).find("\"remaining_bytes\":0") != std::string::npos; }));
   auto reset = stream_until("event: reset\n");
   EXPECT_THAT(reset.get(), HasSubstr("retry: 1000\n\n"));
   auto window = stream_until("\"kind\":\"window\"");
@@ -234,7 +229,7 @@ TEST_F(Server, HasRoomForSoManyStreamsAndNoMore) {
   serve({.listen = {}, .token = {}, .streams = 2});
   auto first = stream_until("\"window\":2");
   auto second = stream_until("\"window\":2");
-  wait_until([&] { return stream_status() == 503; });
+  EXPECT_TRUE(wait_until([&] { return stream_status() == 503; }));
   EXPECT_EQ(get("/healthz")->status, 200) << "the streams leave threads for others";
   append(window_row(2));
   first.get();
@@ -249,12 +244,12 @@ TEST_F(Server, WaitsForAPortThatIsTaken) {
   from_ = std::make_shared<feed>(small_cluster(), path());
   server_ = std::make_unique<server>(
       from_, server_options{.listen = {"127.0.0.1", port_}, .token = {}, .retry_interval = milliseconds(20)});
-  wait_until([&] { return other.is_running(); });
+  EXPECT_TRUE(wait_until([&] { return other.is_running(); }));
   std::this_thread::sleep_for(milliseconds(100));
   EXPECT_FALSE(server_->listening());
   other.stop();
   listening.join();
-  wait_until([&] { return server_->listening(); });
+  EXPECT_TRUE(wait_until([&] { return server_->listening(); }));
 }
 
 TEST_F(Server, StopsWhileStreamsAreOpen) {
@@ -271,7 +266,7 @@ TEST_F(Server, StopsWhileStreamsAreOpen) {
 TEST_F(Server, AClientThatTakesNothingIsDropped) {
   serve({.listen = {}, .token = {}, .streams = 1, .write_timeout = std::chrono::seconds(1)});
   const silent_client silent(port_, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  wait_until([&] { return stream_status() == 503; });
+  EXPECT_TRUE(wait_until([&] { return stream_status() == 503; }));
   const std::string much(300, 'x');
   bool free = false;
   for (int i = 0; i < 200 && !free; ++i) {
@@ -294,7 +289,7 @@ TEST_F(Server, AHeaderThatNeverEndsIsCutAndCostsNothing) {
   for (int i = 0; i < 200 && !client.is_cut(); ++i)
     sent += client.send(line, milliseconds(100));
   EXPECT_LT(sent, 16 * mebibyte) << "the kernel's buffers";
-  wait_until([&] { return client.is_cut(); });
+  EXPECT_TRUE(wait_until([&] { return client.is_cut(); }));
   EXPECT_LT(resident_bytes(), before + 32 * mebibyte);
 }
 
@@ -316,7 +311,7 @@ TEST_F(Server, ABodyThatNobodyWantsIsNotTaken) {
   const raw_client client(port_);
   client.send("POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\ntoken=");
   EXPECT_LT(client.send(std::string(100 * mebibyte, 'a')), 16 * mebibyte);
-  wait_until([&] { return client.is_cut(); });
+  EXPECT_TRUE(wait_until([&] { return client.is_cut(); }));
 }
 
 TEST_F(Server, AThousandSilentConnectionsAreCutAndKeepNobodyOut) {
@@ -326,12 +321,12 @@ TEST_F(Server, AThousandSilentConnectionsAreCutAndKeepNobodyOut) {
   for (int i = 0; i < 1000; ++i)
     silent.emplace_back(port_);
   bool answered = false;
-  wait_until([&] { // more came than are let in at once
+  EXPECT_TRUE(wait_until([&] { // more came than are let in at once
     const auto answer = get("/healthz");
     return answered = answered || (answer && answer->status == 200);
-  });
+  }));
   const auto begin = std::chrono::steady_clock::now();
-  wait_until([&] { return std::ranges::all_of(silent, &raw_client::is_cut); });
+  EXPECT_TRUE(wait_until([&] { return std::ranges::all_of(silent, &raw_client::is_cut); }));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(6));
   EXPECT_LT(resident_bytes(), before + 32 * mebibyte);
 }
@@ -421,7 +416,7 @@ TEST_F(EncryptedServer, StreamsAndCutsSilentClients) {
     return text.find("\"kind\":\"window\"") == std::string::npos;
   });
   EXPECT_THAT(text, HasSubstr("\"kind\":\"window\""));
-  wait_until([&] { return silent.is_cut() && hello.is_cut(); });
+  EXPECT_TRUE(wait_until([&] { return silent.is_cut() && hello.is_cut(); }));
 }
 
 /// With epoll the page's thread asked for the rest again without end, and took a core.
@@ -447,7 +442,7 @@ TEST_F(EncryptedServer, TakesNewKeysByItself) {
   ASSERT_TRUE(fetch("/healthz"));
   authority_ = links::make_authority("renewed", now_);
   issue(); // clients that trust the new authority alone
-  wait_until([&] { return static_cast<bool>(fetch("/healthz")); });
+  EXPECT_TRUE(wait_until([&] { return static_cast<bool>(fetch("/healthz")); }));
   std::ofstream(directory_.path() + "/host.key", std::ios::trunc) << "no key";
   std::this_thread::sleep_for(milliseconds(1200));
   EXPECT_TRUE(fetch("/healthz")) << "what cannot be used is not taken";

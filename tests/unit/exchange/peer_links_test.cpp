@@ -237,7 +237,7 @@ std::array<std::string, 2> sum_over_a_harmed_path(const std::array<std::shared_p
   const auto passed = [&] { return path.counters("pair").of(faults::way::to_server).passed_bytes; };
   const auto before = passed();
   met.arrive_and_wait();
-  EXPECT_TRUE(links::testing::wait_until([&] { return passed() > before + 500'000; }));
+  EXPECT_TRUE(wait_until([&] { return passed() > before + 500'000; }));
   harm(path);
   threads.clear();
   return problems;

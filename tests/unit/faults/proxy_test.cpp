@@ -2,6 +2,7 @@
 
 #include "faults/proxy.hpp"
 #include "faults/proxy_connection.hpp"
+#include "tests/wait_until.hpp"
 
 #include <gtest/gtest.h>
 
@@ -114,11 +115,6 @@ protected:
   AProxy() : port_(proxy_.add_link("link", "127.0.0.1", server_.port())) { EXPECT_NE(port_, 0); }
 
   link_counters counters() const { return proxy_.counters("link"); }
-  static bool until(const std::function<bool()>& come_true) {
-    for (const auto end = steady_clock::now() + patience; !come_true() && steady_clock::now() < end;)
-      std::this_thread::sleep_for(milliseconds(5));
-    return come_true();
-  }
   static constexpr milliseconds a_while{200}; ///< in which nothing is to come
 
   echo_server server_;
@@ -148,7 +144,7 @@ TEST_F(AProxy, HoldsOneWayAndDeliversLater) {
   EXPECT_EQ(peer.hear(3), "one");
   proxy_.set("link", way::to_client, {.hold = true});
   peer.say("two");
-  EXPECT_TRUE(until([&] { return counters().of(way::to_client).held_bytes == 3; }));
+  EXPECT_TRUE(wait_until([&] { return counters().of(way::to_client).held_bytes == 3; }));
   EXPECT_EQ(peer.hear(3, a_while), "") << "the answer is held";
   EXPECT_EQ(counters().of(way::to_server).passed_bytes, 6U) << "the question went through";
   proxy_.set("link", way::to_client, {});
@@ -161,7 +157,7 @@ TEST_F(AProxy, LetsAConnectionWaitForTheEndOfAHold) {
   proxy_.set("link", way::to_server, {.hold = true});
   client peer(port_);
   peer.say("one");
-  EXPECT_TRUE(until([&] { return counters().waiting == 1; }));
+  EXPECT_TRUE(wait_until([&] { return counters().waiting == 1; }));
   EXPECT_EQ(peer.hear(3, a_while), "");
   EXPECT_EQ(server_.connections(), 0);
   EXPECT_EQ(counters().waiting, 1U);
@@ -175,7 +171,7 @@ TEST_F(AProxy, DropsBytesAndResetsTheConnectionInTheEnd) {
   EXPECT_EQ(peer.hear(3), "one");
   proxy_.set("link", way::to_server, {.drop = true});
   peer.say("two");
-  EXPECT_TRUE(until([&] { return counters().of(way::to_server).dropped_bytes == 3; }));
+  EXPECT_TRUE(wait_until([&] { return counters().of(way::to_server).dropped_bytes == 3; }));
   EXPECT_EQ(peer.hear(3, a_while), "");
   proxy_.set("link", way::to_server, {});
   EXPECT_EQ(peer.hear(1), "|reset");

@@ -2,26 +2,15 @@
 
 /// What links tell from their own threads, which a test waits for.
 
+#include "tests/wait_until.hpp"
+
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace dynamix::links::testing {
-
-/// Looks every 5 ms, for 30 s at most, whether something has come true.
-template <class Condition>
-bool wait_until(const Condition& come_true) {
-  for (int look = 0; look < 6000; ++look) {
-    if (come_true())
-      return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return false;
-}
 
 /// Lines of any thread.
 class told_lines {

@@ -1,10 +1,8 @@
 #include "node/launch/host_processes.hpp"
 #include "tests/unit/node/sample_run.hpp"
+#include "tests/wait_until.hpp"
 
 #include <gtest/gtest.h>
-
-#include <chrono>
-#include <thread>
 
 namespace dynamix::node {
 namespace {
@@ -20,10 +18,8 @@ TEST(HostProcesses, CountsWhoHasEndedUntilItIsReaped) {
         .program = "/bin/sh", .arguments = {"-c", "exit 3"}, .output = directory.path() + "/" + host.name};
   });
   ASSERT_EQ(processes.start_all(false), "");
-  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   for (const auto& host : hosts)
-    while (processes.running(host.name) && std::chrono::steady_clock::now() < patience)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_TRUE(wait_until([&] { return !processes.running(host.name); }));
   EXPECT_TRUE(processes.any_running(true));
   EXPECT_EQ(processes.reap().size(), hosts.size());
   EXPECT_FALSE(processes.any_running(true));

@@ -1,5 +1,6 @@
 #include "cluster/cluster_file.hpp"
 #include "dashboard/dashboard.hpp"
+#include "ledger/codec.hpp"
 #include "links/file_signature.hpp"
 #include "links/free_port.hpp"
 #include "links/identity.hpp"
@@ -162,8 +163,7 @@ TEST_F(KeysCommand, MakesWhatTopReadsAnEncryptedPageBy) {
     return ask(words);
   };
   const std::vector<std::string> known = {"--ca", own + "/ca.crt", "--token-file", file.dashboard.token_file};
-  EXPECT_TRUE(links::testing::wait_until([&] { return top("localhost", known).code == exit_done; }))
-      << top("localhost", known).err;
+  EXPECT_TRUE(wait_until([&] { return top("localhost", known).code == exit_done; })) << top("localhost", known).err;
   EXPECT_THAT(top("localhost", known).out, HasSubstr("pair"));
   EXPECT_THAT(top("localhost", {"--ca", own + "/ca.crt"}).err, HasSubstr("asks for its token"));
   EXPECT_THAT(top("localhost", {}).err, HasSubstr("does not prove its name; --ca says"));

@@ -4,6 +4,7 @@
 #include "node/reports/text.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/unit/node/sample_run.hpp"
+#include "tests/wait_until.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,13 +27,6 @@ std::string text_of(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
-}
-
-bool wait_until(const std::function<bool()>& come_true) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!come_true() && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  return come_true();
 }
 
 /// A host whose machine is this one: its shell runs the script, and a program of the test's stands for dynamix-node.

@@ -4,6 +4,7 @@
 #include "node/launch/run_lock.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/unit/node/sample_run.hpp"
+#include "tests/wait_until.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -85,9 +86,7 @@ TEST_F(RunLock, GoesWithTheKeysWhateverEndsTheProcess) {
   });
   EXPECT_TRUE(std::filesystem::exists(run_keys(run_)));
   kill_and_wait(holder);
-  for (int i = 0; i < 1000 && std::filesystem::exists(run_keys(run_)); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_FALSE(std::filesystem::exists(run_keys(run_)));
+  EXPECT_TRUE(wait_until([&] { return !std::filesystem::exists(run_keys(run_)); }));
 }
 
 TEST_F(RunLock, KeepsTheRecordOfARunThatHasComeToItsEnd) {

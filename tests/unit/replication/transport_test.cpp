@@ -296,7 +296,7 @@ protected:
     return std::make_unique<transport_host>(id, std::move(others), secret, handshake_ms, pump_of(host));
   }
   bool door_has_refused(const std::string& host) {
-    return links::testing::wait_until([&] { return doors_.at(host)->counts().refused == 1; });
+    return wait_until([&] { return doors_.at(host)->counts().refused == 1; });
   }
 
   links::testing::temporary_keys keys_;
