@@ -193,6 +193,12 @@ std::size_t read_raft(byte_span bytes) {
   return voter().read(bytes.first(passed));
 }
 
+#ifdef RAFT_VERSION_NUMBER
+constexpr auto* append_result = "append-result-features"; ///< libraft 0.22's has a field more
+#else
+constexpr auto* append_result = "append-result";
+#endif
+
 target raft_target() {
   return {"raft", [](byte_span bytes) { read_raft(bytes); }};
 }
@@ -237,7 +243,7 @@ std::map<std::string, kept_example> raft_examples() {
   return {{"vote", {voter().write(vote), 1}},
           {"vote-result", {voter().write(result), 1}},
           {"append", {voter().write(append), 1}},
-          {"append-result", {voter().write(acknowledged), 1}},
+          {append_result, {voter().write(acknowledged), 1}},
           {"snapshot", {voter().write(install), 1}}};
 }
 

@@ -66,8 +66,18 @@ class Loader(unittest.TestLoader):
     suiteClass = Suite
 
 
+def choose_store():
+    """Debian's torch has no libuv, which torchrun asks for all the same unless it is told not to."""
+    import torch.distributed
+    try:
+        torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=True)
+    except RuntimeError:
+        os.environ["USE_LIBUV"] = "0"
+
+
 if __name__ == "__main__":
     if importlib.util.find_spec("torch") is None:
         print(f"skipped: {sys.executable} has no torch (pip install torch)")
         sys.exit(77)
+    choose_store()
     unittest.main(module=sys.argv[1], argv=sys.argv[1:], testLoader=Loader())

@@ -126,7 +126,9 @@ TEST_F(Logging, CountsTheRepeatsThatItLeavesOut) {
     spdlog::warn("late window={}", i);
   spdlog::warn("another event");
   EXPECT_EQ(lines().size(), repeat_limit::times_max + 1);
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("closing " + directory_.string())); // ends the one before
+  const auto ended = spdlog::default_logger()->name();
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("closing " + directory_.string()));
+  spdlog::drop(ended); // spdlog 1.15 keeps the one before, earlier ones do not
   EXPECT_THAT(lines().back(), testing::EndsWith("repeats_left_out event=late count=30 seconds=10"));
 }
 
