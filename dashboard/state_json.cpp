@@ -53,6 +53,8 @@ void add_now(json_text& json, const ledger::run& run) {
   json.member("windows", totals.windows).member("decisions", totals.decisions);
   json.member("intervened_windows", totals.intervened_windows).member("generations", totals.generations);
   json.member("steps_lost", totals.steps_lost);
+  json.member("waiting", run.totals().windows > 0 ? "" : run.progress().waiting());
+  json.member("headline", headline(run.gain())).member("because", because(run.gain()));
   json.close_object();
 }
 

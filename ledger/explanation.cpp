@@ -130,18 +130,21 @@ window_explanation explain(const std::vector<ledger::row>& rows, std::uint64_t w
   std::uint64_t first = 0;
   std::uint64_t last = 0;
   std::vector<std::string> exchange;
+  equal_batches equal;
+  const bool newest = window == 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     note_exchange(rows[i].entry, exchange);
     if (const auto* begun = std::get_if<ledger::start>(&rows[i].entry))
-      start = *begun;
+      equal.begin(start = *begun);
     const auto* row = std::get_if<ledger::window>(&rows[i].entry);
     if (row == nullptr)
       continue;
     first = first == 0 ? row->key.window : std::min(first, row->key.window);
     last = std::max(last, row->key.window);
-    if (row->key.window == window) {
+    equal.add(*row);
+    if (newest ? row->decided || !found.window.decided || !place : row->key.window == window) {
       place = i;
-      found = {start, *row, rows[i].at_seconds, {}, {}, exchange};
+      found = {start, *row, rows[i].at_seconds, {}, {}, equal.newest(), exchange};
     }
   }
   error.clear();
@@ -157,7 +160,7 @@ window_explanation explain(const std::vector<ledger::row>& rows, std::uint64_t w
   if (found.window.decided)
     found.effect = find_effect(rows, *place, found.window.key);
   if (found.workers.empty())
-    error = "window " + std::to_string(window) + " has no worker \"" + worker + "\"; it has " +
+    error = "window " + std::to_string(found.window.key.window) + " has no worker \"" + worker + "\"; it has " +
             listed(found.window.workers, [](const auto& row) { return row.report.host; });
   return found;
 }

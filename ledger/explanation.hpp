@@ -2,6 +2,7 @@
 
 /// Why a worker got its batch size: one window of the ledger, in sentences. Pure.
 
+#include "ledger/equal_batches.hpp"
 #include "ledger/rows.hpp"
 
 #include <cstdint>
@@ -38,16 +39,21 @@ struct window_explanation {
   double at_seconds = 0;
   std::vector<worker_explanation> workers;
   std::optional<window_effect> effect;
+  batch_gain gain; ///< over equal batches
   /// What the generation had told by then of who sums gradients and in which form, and why; the newest last.
   std::vector<std::string> exchange;
 };
 
 /// The last time that `window` was decided on (a resumed run decides again), for all workers or for the one of that
-/// name. `error` says what is not there, and which windows are.
+/// name; 0: the newest window on which something was decided, or else the newest. `error` says what is not there, and
+/// which windows are.
 window_explanation explain(const std::vector<ledger::row>& rows, std::uint64_t window, const std::string& worker,
                            std::string& error);
 
-std::string to_text(const window_explanation& explanation);
+/// `summary`: what all workers got, and why, in a sentence and a table. `all`: with each worker's report, the state
+/// that the policy saw, and the probabilities of its actions.
+enum class explanation_detail : std::uint8_t { summary, all };
+std::string to_text(const window_explanation& explanation, explanation_detail detail = explanation_detail::all);
 /// An array with an object for each worker.
 std::string to_json(const window_explanation& explanation);
 

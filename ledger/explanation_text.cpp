@@ -204,7 +204,9 @@ std::string choice_text(const window_explanation& explanation, const ledger::wor
   return text;
 }
 
-std::string worker_text(const window_explanation& explanation, const worker_explanation& worker) {
+/// Of one worker; without what the policy saw and its probabilities where those are not asked for.
+std::string worker_text(const window_explanation& explanation, const worker_explanation& worker,
+                        explanation_detail detail) {
   const auto& row = worker.row;
   std::string text = row.report.host + " (rank " + std::to_string(row.report.rank) + ")\n";
   if (row.stale)
@@ -218,7 +220,9 @@ std::string worker_text(const window_explanation& explanation, const worker_expl
   if (nobody_decides(explanation))
     return text + "  The workers choose at every step, by what all say of their paces; " +
            std::to_string(row.decided_batch) + " stood at the window's end.\n";
-  text += state_text(explanation, row) + choice_text(explanation, row) + "\n" + proposal_text(row);
+  if (detail == explanation_detail::all)
+    text += state_text(explanation, row) + choice_text(explanation, row) + "\n";
+  text += proposal_text(row);
   text += "  Batch " + std::to_string(row.assigned_batch) + " -> " + std::to_string(row.decided_batch) +
           (row.reason.empty() ? "." : ": " + printable(row.reason)) + "\n";
   if (row.predicted_seconds >= 0)
@@ -235,12 +239,42 @@ std::string worker_text(const window_explanation& explanation, const worker_expl
          ".\n";
 }
 
+/// A row per worker: its batch size and where its step went.
+std::string workers_text(const window_explanation& explanation) {
+  const bool split = std::ranges::all_of(explanation.workers, [](const auto& each) { return is_known(each.row.time); });
+  std::vector<std::vector<std::string>> rows = {{"worker", "batch", "step ms", "computing"}};
+  for (const auto* name : split ? std::vector<const char*>{"without a CPU", "network", "barrier", "data"}
+                                : std::vector<const char*>{"exchange", "data"})
+    rows.front().emplace_back(name);
+  const auto ms = [](double seconds) { return fixed(1e3 * seconds, 1); };
+  for (const auto& [row, effect] : explanation.workers) {
+    const auto& training = row.report.training;
+    const auto& time = row.time;
+    rows.push_back({row.report.host,
+                    std::to_string(row.assigned_batch) + " -> " + std::to_string(row.decided_batch) +
+                        (row.intervention.empty() ? "" : " (guard)"),
+                    ms(training.iteration_seconds), ms(split ? time.compute_seconds : training.compute_seconds)});
+    for (const double seconds :
+         split ? std::vector{time.cpu_wait_seconds, time.network_seconds, time.barrier_seconds, time.data_seconds}
+               : std::vector{training.exchange_seconds, training.data_seconds})
+      rows.back().push_back(ms(seconds));
+  }
+  return cluster::text_table(rows, 2);
+}
+
+/// Why the batch sizes are as they are, in two sentences.
+std::string sentences_text(const window_explanation& explanation) {
+  const auto reason = because(explanation.gain);
+  return reason.empty() ? "" : reason + ".\n" + headline(explanation.gain) + ".\n\n";
+}
+
 } // namespace
 
-std::string to_text(const window_explanation& explanation) {
+std::string to_text(const window_explanation& explanation, explanation_detail detail) {
   const auto& window = explanation.window;
   std::string text =
-      "Window " + std::to_string(window.key.window) + " of cluster " + explanation.start.cluster + ", " +
+      sentences_text(explanation) + "Window " + std::to_string(window.key.window) + " of cluster " +
+      explanation.start.cluster + ", " +
       (nobody_decides(explanation) ? "where workers share by their paces and nobody decides"
                                    : (window.decided ? "decided by " : "seen by ") + explanation.start.policy +
                                          " version " + std::to_string(window.policy_version)) +
@@ -248,8 +282,10 @@ std::string to_text(const window_explanation& explanation) {
       fixed(explanation.at_seconds, 1) + " s. Its reports came within " + fixed(1e3 * window.gather_seconds, 1) +
       " ms, deciding took " + fixed(1e3 * window.decide_seconds, 1) + " ms.\n" + exchange_text(explanation) +
       guard_text(explanation) + moves_text(explanation) + prediction_text(explanation);
+  if (detail == explanation_detail::summary && explanation.workers.size() > 1)
+    return text + "\n" + workers_text(explanation);
   for (const auto& worker : explanation.workers)
-    text += "\n" + worker_text(explanation, worker);
+    text += "\n" + worker_text(explanation, worker, detail);
   return text;
 }
 

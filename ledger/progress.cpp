@@ -87,11 +87,55 @@ void progress::add(const ledger::row& row) {
     if (evaluations_.size() > recent_evaluations)
       evaluations_.pop_front();
   } else if (const auto* event = std::get_if<ledger::event>(&row.entry)) {
-    // A generation's first step is told as a resume; before the first window there was nothing to resume.
-    const auto what = event->event == ledger::event_kind::resumed ? "trains" : messages::name_of(event->event);
-    note_ = fmt::format("{}{}{}{}{}", event->host, event->host.empty() ? "" : " ", what,
-                        event->text.empty() ? "" : ": ", event->text);
+    note(*event);
   }
+}
+
+void progress::note(const ledger::event& event) {
+  switch (event.event) {
+  case event_kind::joined:
+  case event_kind::rejoined:
+    if (here_.size() < start_.workers.size() || here_.contains(event.host))
+      here_.insert(event.host);
+    return;
+  case event_kind::resumed:
+    stepped_ = true; // a generation's first step is told so
+    return;
+  case event_kind::lost:
+  case event_kind::left:
+    here_.erase(event.host);
+    break;
+  case event_kind::refused:
+  case event_kind::restarted:
+  case event_kind::warning:
+    break;
+  default:
+    return;
+  }
+  trouble_ = fmt::format("{}{}{}{}{}", event.host, event.host.empty() ? "" : " ", messages::name_of(event.event),
+                         event.text.empty() ? "" : ": ", event.text);
+}
+
+std::string progress::waiting() const {
+  const auto workers = start_.workers.size();
+  std::string text;
+  if (workers == 0) {
+    text = "waiting for the arbitrator";
+  } else if (stepped_) {
+    text = "training the first window";
+  } else if (formed_) {
+    text = "the workers load data and connect to each other";
+  } else {
+    std::vector<std::string> missing;
+    for (const auto& worker : start_.workers)
+      if (!here_.contains(worker))
+        missing.push_back(worker);
+    text =
+        fmt::format("waiting for workers: {} of {} {} here", here_.size(), workers, here_.size() == 1 ? "is" : "are");
+    if (!here_.empty() && !missing.empty() && missing.size() <= workers_named)
+      text += fmt::format(", {} {} missing", listed(missing), missing.size() == 1 ? "is" : "are");
+  }
+  return text + (trouble_.empty() ? "" : "  (" + printable(trouble_, 160) + ")");
 }
 
 void progress::add_window(const ledger::window& window) {
@@ -176,7 +220,7 @@ std::string open_progress_line(const progress& now) {
 
 std::string progress_line(const progress& now) {
   if (!now.training())
-    return "waiting for the first window" + (now.note().empty() ? "" : "  (" + printable(now.note(), 160) + ")");
+    return now.waiting();
   if (now.samples_per_epoch() == 0)
     return open_progress_line(now);
   const double planned = std::max(now.samples_planned(), 1.0);

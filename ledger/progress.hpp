@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,11 +49,13 @@ public:
   double batch_accuracy() const { return batch_accuracy_; }
   /// Worker and batch size in force, by rank.
   const std::vector<std::pair<std::string, std::uint32_t>>& batches() const { return batches_; }
-  /// The last event before training: "ada joined: waiting for ben".
-  const std::string& note() const { return note_; }
+  /// For a person, what the first window waits for: "waiting for workers: 3 of 4 are here, dot is missing"; and what
+  /// has gone wrong meanwhile.
+  std::string waiting() const;
 
 private:
   void add_window(const ledger::window& window);
+  void note(const ledger::event& event);
 
   struct point {
     double seconds;
@@ -73,7 +76,9 @@ private:
   double batch_accuracy_ = 0;
   std::optional<double> test_accuracy_;
   std::vector<std::pair<std::string, std::uint32_t>> batches_;
-  std::string note_;
+  std::set<std::string> here_; ///< workers that have joined
+  bool stepped_ = false;       ///< the generation has completed a step
+  std::string trouble_;        ///< the last event before training that is not of the usual ones
 };
 
 /// "epoch 2/5  34 %  5,123 samples/s  test accuracy 86.1 %  ETA at most 1:42, 88.5 % in 0:21 to 1:05  batch ada 164 ben

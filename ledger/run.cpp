@@ -100,6 +100,7 @@ void run::add(const ledger::row& row) {
 /// Another life of the arbitrator: its ledger's clock and the run go on from where they are.
 void run::take(const ledger::start& start) {
   start_ = start;
+  equal_batches_.begin(start);
   farewells_.clear(); // those before belong to an earlier life of the run
   if (totals_.lives > 0 && !begun_)
     return; // replicas that share a ledger start together
@@ -271,6 +272,7 @@ void run::take(const ledger::window& window) {
   for (const auto& judged : window.workers)
     take(judged);
   totals_.moves += policy::moves_in(window);
+  equal_batches_.add(window);
   if (window.decided) {
     ++totals_.decided_windows;
     totals_.decisions += window.workers.size();

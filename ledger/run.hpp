@@ -6,6 +6,7 @@
 
 #include "cluster/cluster_file.hpp"
 #include "ledger/decision_count.hpp"
+#include "ledger/equal_batches.hpp"
 #include "ledger/progress.hpp"
 #include "ledger/rows.hpp"
 #include "ledger/run_course.hpp"
@@ -135,6 +136,7 @@ public:
   const ledger::progress& progress() const { return progress_; } ///< of the newest life
   const decision_count& decisions() const { return decisions_; }
   const sample_count& samples() const { return samples_; }
+  const batch_gain& gain() const { return equal_batches_.newest(); } ///< over equal batches, in the newest window
   std::size_t choices() const { return choices_; }      ///< of the policy: probabilities of a worker's newest decision
   const std::string& leader() const { return leader_; } ///< of the replicas; empty: none, or not told yet
   std::uint64_t window() const { return window_; }
@@ -183,6 +185,7 @@ private:
   ledger::progress progress_;
   decision_count decisions_;
   sample_count samples_;
+  equal_batches equal_batches_;
   std::size_t choices_ = 0;
   std::string leader_;
   std::string ending_;

@@ -14,8 +14,9 @@ namespace {
 
 struct explain_arguments {
   std::string run;
-  std::uint64_t window = 0; ///< 0: none
+  std::uint64_t window = 0; ///< 0: the newest
   std::string worker;
+  bool all = false;
   bool replay = false;
   bool json = false;
 };
@@ -41,12 +42,17 @@ int explain_window(const explain_arguments& arguments, command_context& context)
     return refuse(context.err, "--run: " + error);
   if (arguments.replay)
     return replay_run(arguments, rows, context);
-  if (arguments.window == 0)
-    return refuse(context.err, "explain needs --window N, or --replay");
   const auto explanation = ledger::explain(rows, arguments.window, arguments.worker, error);
   if (!error.empty())
     return refuse(context.err, error);
-  context.out << (arguments.json ? to_json(explanation) : to_text(explanation));
+  if (arguments.json) {
+    context.out << to_json(explanation);
+    return exit_done;
+  }
+  context.out << to_text(explanation,
+                         arguments.all ? ledger::explanation_detail::all : ledger::explanation_detail::summary);
+  if (!arguments.all)
+    context.out << "\n--worker NAME tells more of one worker, and --all what the policy saw.\n";
   return exit_done;
 }
 
@@ -54,14 +60,17 @@ int explain_window(const explain_arguments& arguments, command_context& context)
 
 void add_explain(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<explain_arguments>();
-  auto* command = app.add_subcommand("explain", "Explain the batch sizes decided on a window, and what came of them");
+  auto* command = app.add_subcommand("explain", "Say why batch sizes are what they are, and what came of a decision");
   command->add_option("--run", arguments->run, "Run directory")->required();
   auto* window =
-      command->add_option("--window", arguments->window, "Window, from 1")->check([](const std::string& text) {
-        return text.find_first_not_of('0') == std::string::npos ? std::string("windows are counted from 1")
-                                                                : std::string();
-      });
+      command->add_option("--window", arguments->window, "Window, from 1 (default: the newest that was decided)")
+          ->check([](const std::string& text) {
+            return text.find_first_not_of('0') == std::string::npos ? std::string("windows are counted from 1")
+                                                                    : std::string();
+          });
   auto* worker = command->add_option("--worker", arguments->worker, "Only this worker (default: all)");
+  command->add_flag("--all", arguments->all,
+                    "Also what the policy saw of each worker, and the probabilities of its actions");
   command
       ->add_flag("--replay", arguments->replay,
                  "Decide every window of the ledger again and compare; exit code 1 where one comes out differently")

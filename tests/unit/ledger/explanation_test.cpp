@@ -12,6 +12,7 @@ using namespace ledger;
 using namespace testing;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 std::string text_of(std::uint64_t window, const std::string& worker = "") {
   std::string error;
@@ -119,15 +120,15 @@ TEST(Explanation, TellsWhoMovedWorkToWhomAndWhy) {
 
 TEST(Explanation, TellsThatNobodyDecidesWhereWorkersChoose) {
   const auto text = to_text(moved("stigmergic"));
-  EXPECT_THAT(text, HasSubstr("Window 1 of cluster pair, where workers share by their paces and nobody decides (term 1, "));
+  EXPECT_THAT(text,
+              HasSubstr("Window 1 of cluster pair, where workers share by their paces and nobody decides (term 1, "));
   EXPECT_THAT(text,
               HasSubstr("The workers moved samples after 3 steps: more samples for ada (42), fewer for ben (42).\n"
                         "Why: ben found its speed changed: a step then took 3.02 times as long as before.\n"));
   EXPECT_THAT(text,
               HasSubstr("it computed 42 samples less than with the batch size that the window before ended with."));
-  EXPECT_THAT(text,
-              HasSubstr("  The workers choose at every step, by what all say of their paces; "
-                        "39 stood at the window's end.\n"));
+  EXPECT_THAT(text, HasSubstr("  The workers choose at every step, by what all say of their paces; "
+                              "39 stood at the window's end.\n"));
   for (const char* wrong : {"than decided", "It chose", "Predicted", "came into force"})
     EXPECT_THAT(text, Not(HasSubstr(wrong)));
 }
@@ -157,6 +158,20 @@ TEST(Explanation, SaysByWhatAHostMeasured) {
   EXPECT_EQ(source_of("cpu_time_ratio", report), "its host's kernel") << "an older run does not say";
   report.system.source = messages::signal_source::unprivileged;
   EXPECT_EQ(source_of("cpu_time_ratio", report), "its host's kernel, by procfs");
+}
+
+TEST(Explanation, BeginsWithASentenceOfTheNewestDecision) {
+  std::string error;
+  const auto explanation = explain(sample_rows(), 0, "", error);
+  EXPECT_EQ(explanation.window.key.window, 2U) << "nothing was decided on the third";
+  const auto text = to_text(explanation, explanation_detail::summary);
+  EXPECT_THAT(text, StartsWith("ben computes "));
+  EXPECT_THAT(text, HasSubstr("\n\nWindow 2 of cluster pair, decided by ppo"));
+  EXPECT_THAT(text, HasSubstr("worker  batch"));
+  EXPECT_THAT(text, Not(HasSubstr("What the policy saw")));
+  const auto one = to_text(explain(sample_rows(), 0, "ben", error), explanation_detail::summary);
+  EXPECT_THAT(one, HasSubstr("ben (rank 1)\n"));
+  EXPECT_THAT(one, Not(HasSubstr("What the policy saw")));
 }
 
 TEST(Explanation, CoversAllWorkersUnlessOneIsNamed) {

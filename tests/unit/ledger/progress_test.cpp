@@ -27,11 +27,17 @@ progress after(const std::vector<ledger::row>& rows) {
 TEST(Progress, TellsWhoIsAwaitedBeforeTheFirstWindow) {
   auto rows = sample_rows();
   rows.resize(2);
-  EXPECT_EQ(progress_line(progress{}), "waiting for the first window");
-  EXPECT_EQ(progress_line(after(rows)), "waiting for the first window  (ada joined: waiting for ben)");
-  rows.push_back({0, ledger::event{ledger::event_kind::resumed, "ben", "generation 1 has completed step 1"}});
+  EXPECT_EQ(progress_line(progress{}), "waiting for the arbitrator");
+  EXPECT_EQ(progress_line(after(rows)), "waiting for workers: 1 of 2 is here, ben is missing");
+  rows.push_back({0, ledger::event{ledger::event_kind::warning, "ben", "its disk is full"}});
   EXPECT_EQ(progress_line(after(rows)),
-            "waiting for the first window  (ben trains: generation 1 has completed step 1)");
+            "waiting for workers: 1 of 2 is here, ben is missing  (ben warning: its disk is full)");
+  rows.pop_back();
+  rows.push_back({0, ledger::event{ledger::event_kind::joined, "ben", "all workers are here"}});
+  rows.push_back({0, ledger::generation{.generation = 1}});
+  EXPECT_EQ(progress_line(after(rows)), "the workers load data and connect to each other");
+  rows.push_back({0, ledger::event{ledger::event_kind::resumed, "ben", "generation 1 has completed step 1"}});
+  EXPECT_EQ(progress_line(after(rows)), "training the first window");
 }
 
 TEST(Progress, ComputesSpeedAndEtaFromSamples) {
@@ -192,7 +198,7 @@ TEST(Progress, CountsCompletedEpochs) {
 TEST(Progress, MeasuresAResumedRunFromItsResume) {
   auto rows = sample_rows();
   rows.push_back({0, start_row()}); // from a checkpoint after window 1
-  EXPECT_EQ(progress_line(after(rows)), "waiting for the first window");
+  EXPECT_EQ(progress_line(after(rows)), "waiting for workers: 0 of 2 are here");
   for (std::uint64_t window = 2; window <= 3; ++window) {
     ledger::window row{.key = {1, window}, .generation = 1};
     row.workers = {worker(report(0, window, 64), {}, 64)};

@@ -67,7 +67,7 @@ TEST(Simulate, LeavesARunThatReportAndExplainRead) {
   EXPECT_EQ(ask({"report", "--run", run.path()}).code, exit_done);
   const auto explained = ask({"explain", "--run", run.path(), "--window", "2"});
   EXPECT_EQ(explained.code, exit_done) << explained.err;
-  EXPECT_THAT(explained.out, HasSubstr("Batch "));
+  EXPECT_THAT(explained.out, HasSubstr("batch "));
 
   const auto again = ask(simulate({"--out", run.path()}));
   EXPECT_EQ(again.code, exit_refused);
