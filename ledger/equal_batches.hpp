@@ -1,12 +1,14 @@
 #pragma once
 
 /// What unequal batch sizes are worth: the samples per second of a run over those that its hosts would reach with equal
-/// batches, estimated from each worker's measured step times; and why, in sentences. Pure.
+/// batches, and why, in sentences. An estimate: a worker that has run an equal batch takes what it took then; one that
+/// has not is as many times slower than the fastest that has as at the nearest batch that it has run. Pure.
 
 #include "ledger/rows.hpp"
 #include "policy/step_time_table.hpp"
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -33,7 +35,28 @@ public:
 
 private:
   static constexpr std::size_t workers_max = 4096; ///< whose step times are kept
-  std::map<std::string, policy::step_time_table> tables_;
+  struct step_mean {
+    double seconds = 0;
+    double windows = 0;
+  };
+  struct measured_host {
+    policy::step_time_table table;
+    std::map<int, step_mean> seen; ///< computing times by eighths of log2(batch), whatever the pace was
+    std::uint32_t lowest = std::numeric_limits<std::uint32_t>::max();
+    std::uint32_t highest = 0;
+
+    void measure(const messages::window_report& report);
+    bool has_run(double batch) const { return batch >= 0.9 * lowest && batch <= 1.1 * highest; }
+    double seconds(double batch) const { return table.curve().seconds(batch); }
+    /// The same, and no more than what such a batch has taken. Where a host shares its cores, it is slower beside busy
+    /// neighbours than beside those that wait for it, as they do at equal batches.
+    double cautious_seconds(double batch) const;
+  };
+  const measured_host* find(const std::string& name) const;
+  const measured_host* reference(const ledger::window& window, double batch) const;
+  batch_gain compare(const ledger::window& window) const;
+
+  std::map<std::string, measured_host> hosts_;
   std::string policy_;
   double exchange_seconds_ = -1; ///< of a step in which nobody computes, moving mean; negative: not measured
   batch_gain newest_;
