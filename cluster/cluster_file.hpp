@@ -437,7 +437,11 @@ std::string to_digested_toml(const cluster_file& file);
 std::string describe_fields_markdown();
 
 /// The plan that a cluster file stands for, as the text that `dynamix-node check` prints.
-std::string describe_plan(const cluster_file& file);
+enum class plan_detail : std::uint8_t {
+  summary, ///< hosts, what differs from the defaults, links and arbitrators
+  all      ///< every field, the derived time-outs too
+};
+std::string describe_plan(const cluster_file& file, plan_detail detail = plan_detail::all);
 /// The same as JSON.
 std::string describe_plan_json(const cluster_file& file);
 

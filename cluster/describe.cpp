@@ -63,10 +63,13 @@ std::map<const host*, std::size_t> ranks_of(const cluster_file& file) {
   return ranks;
 }
 
-std::string hosts_table(const cluster_file& file) {
+/// The first `most` hosts.
+std::string hosts_table(const cluster_file& file, std::size_t most) {
   std::vector<std::vector<std::string>> rows = {{"host", "address", "roles", "rank", "compute slow-down"}};
   const auto ranks = ranks_of(file);
   for (const auto& each : file.hosts) {
+    if (rows.size() > most)
+      return text_table(rows, 2) + fmt::format("  ... and {} more\n", file.hosts.size() - most);
     std::string rank = "-";
     if (const auto members = each.members(); !members.empty()) {
       rank = std::to_string(ranks.at(members.front()));
@@ -268,10 +271,12 @@ std::string describe_fields_markdown() {
   return text;
 }
 
-std::string describe_plan(const cluster_file& file) {
+namespace {
+
+/// Every field, the sections one behind the other.
+std::string all_fields(const cluster_file& file) {
   const cluster_file defaults;
-  std::string text = fmt::format("cluster {}  ({}, digest {})\n\nhosts\n", file.name, file.path, hex(file.digest()));
-  text += hosts_table(file) + workers_table(file);
+  std::string text;
   for (const auto section : settings::sections_of(file_fields())) {
     const auto values = settings::show(file_fields(), file, section);
     const auto standards = settings::show(file_fields(), defaults, section);
@@ -287,8 +292,33 @@ std::string describe_plan(const cluster_file& file) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, value] : timeout_values(file.detect_ms))
     rows.push_back({name, std::to_string(value)});
-  text += "\ntime-outs from detect_ms\n" + text_table(rows, 2, heading::absent);
-  rows.clear();
+  return text + "\ntime-outs from detect_ms\n" + text_table(rows, 2, heading::absent);
+}
+
+/// The fields that the file sets to something else than their default; of what only the simulator reads, nothing.
+std::string changed_fields(const cluster_file& file) {
+  const cluster_file defaults;
+  const auto values = settings::show(file_fields(), file);
+  const auto standards = settings::show(file_fields(), defaults);
+  std::vector<std::vector<std::string>> rows;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (const auto value = value_text(values[i]), standard = value_text(standards[i]);
+        values[i].presence != settings::presence::required && values[i].section != "simulation" && value != standard)
+      rows.push_back({values[i].label(), value, "(default " + standard + ")"});
+  return rows.empty() ? "\nall fields have their defaults\n"
+                      : "\ndiffers from the defaults\n" + text_table(rows, 2, heading::absent);
+}
+
+constexpr std::size_t hosts_shown = 12; ///< in a summary
+
+} // namespace
+
+std::string describe_plan(const cluster_file& file, plan_detail detail) {
+  const bool all = detail == plan_detail::all;
+  std::string text = fmt::format("cluster {}  ({}, digest {})\n\nhosts\n", file.name, file.path, hex(file.digest()));
+  text += hosts_table(file, all ? file.hosts.size() : hosts_shown) + workers_table(file);
+  text += all ? all_fields(file) : changed_fields(file);
+  std::vector<std::vector<std::string>> rows;
   for (const auto& [link, protection] : link_protections(file))
     rows.push_back({link, protection});
   text += "\nlinks between hosts\n" + text_table(rows, 2, heading::absent);

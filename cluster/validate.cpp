@@ -334,7 +334,8 @@ void check_servers(checker& check, std::size_t workers) {
 
 void check_roles(checker& check) {
   const auto& hosts = check.file().hosts;
-  check.require(!hosts.empty(), {"host"}, "there is no host; write one [[host]] for each, 1 to 8192");
+  check.require(!hosts.empty(), {"host"},
+                "there is no host; write one [[host]] for each, 1 to 8192, of which 4096 may be workers");
   const bool unclear = std::any_of(hosts.begin(), hosts.end(), [](const auto& each) { return each.roles.empty(); });
   const bool unread =
       std::ranges::any_of(check.broken(), [](const auto& key) { return key.ends_with("].roles"); }); // of any host

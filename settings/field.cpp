@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <fmt/format.h>
+#include <utility>
 
 namespace dynamix::settings {
 namespace {
@@ -82,18 +83,21 @@ struct value_words {
   }
 };
 
+/// Insertions, deletions, substitutions and exchanges of neighbours (optimal string alignment).
 std::size_t edit_distance(std::string_view left, std::string_view right) {
+  std::vector<std::size_t> above;
   std::vector<std::size_t> row(right.size() + 1);
   for (std::size_t j = 0; j <= right.size(); ++j)
     row[j] = j;
   for (std::size_t i = 1; i <= left.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
+    auto next = row;
+    next[0] = i;
     for (std::size_t j = 1; j <= right.size(); ++j) {
-      const std::size_t substituted = diagonal + (left[i - 1] == right[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+      next[j] = std::min({row[j] + 1, next[j - 1] + 1, row[j - 1] + (left[i - 1] == right[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1])
+        next[j] = std::min(next[j], above[j - 2] + 1);
     }
+    above = std::exchange(row, std::move(next));
   }
   return row.back();
 }
@@ -178,13 +182,18 @@ std::string shown(const std::string& value) {
 }
 
 std::string suggestion(std::string_view wrong, std::span<const std::string_view> names) {
+  wrong = wrong.substr(0, 64);
   std::string_view best;
-  std::size_t best_distance = std::max<std::size_t>(2, wrong.size() / 3) + 1;
-  for (const auto name : names)
-    if (const auto distance = edit_distance(wrong.substr(0, 64), name); distance < best_distance) {
+  std::size_t best_distance = std::max<std::size_t>(1, wrong.size() / 3) + 1;
+  for (const auto name : names) {
+    auto distance = edit_distance(wrong, name);
+    if (wrong.size() >= 4) // of a long word the beginning may be all that was written
+      distance = std::min(distance, edit_distance(wrong, name.substr(0, wrong.size())));
+    if (distance < best_distance) {
       best = name;
       best_distance = distance;
     }
+  }
   return best.empty() ? "" : "did you mean " + quoted(best) + "? ";
 }
 

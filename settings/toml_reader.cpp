@@ -5,6 +5,8 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fmt/core.h>
 #include <fstream>
 #include <optional>
@@ -243,12 +245,15 @@ toml_reader toml_reader::open(std::string noun, const std::string& path, std::si
     reader.complain_at({}, message);
     return reader;
   };
+  errno = 0;
   std::ifstream stream(path, std::ios::binary);
   std::string text(bytes_max + 1, '\0');
   // Opening a directory succeeds, reading it fails.
   if (!stream || (!stream.read(text.data(), static_cast<std::streamsize>(text.size())) && stream.bad()) ||
       (stream.gcount() == 0 && !stream.eof()))
-    return failed(fmt::format("the {} cannot be read; it must be a readable TOML file", noun));
+    return failed(errno == ENOENT ? fmt::format("there is no such file; a {} is a TOML file", noun)
+                                  : fmt::format("the {} cannot be read{}{}", noun, errno != 0 ? ": " : "",
+                                                errno != 0 ? std::strerror(errno) : ""));
   text.resize(static_cast<std::size_t>(stream.gcount()));
   if (text.size() > bytes_max)
     return failed(fmt::format("the {} is larger than {} MiB", noun, bytes_max >> 20U));

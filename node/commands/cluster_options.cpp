@@ -5,6 +5,8 @@
 #include "node/experiments/policy_choice.hpp"
 #include "node/launch/client_cluster.hpp"
 #include "node/launch/remote_host.hpp"
+#include "node/launch/shipped_files.hpp"
+#include "node/reports/text.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -23,6 +25,15 @@ std::vector<std::string> cluster_files_in(const std::string& directory) {
       found.push_back(entry.path().string());
   std::ranges::sort(found);
   return found;
+}
+
+/// What a cluster file without `[simulation]` could name.
+void tell_shipped(std::ostream& err) {
+  for (const char* kind : {"workloads", "profiles"})
+    if (const auto directory = find_shipped(kind); !directory.empty())
+      err << fmt::format("{} come with the program in {}: {}\n", kind, directory,
+                         listed(cluster_files_in(directory),
+                                [](const auto& path) { return std::filesystem::path(path).stem().string(); }));
 }
 
 } // namespace
@@ -142,6 +153,8 @@ int load_scenarios(const std::vector<std::string>& paths, const std::vector<clus
   for (const auto& file : files)
     for (const auto& error : simulator::load_scenario(file, scenarios.emplace_back()))
       code = refuse_at(err, error);
+  if (std::ranges::any_of(files, [](const auto& file) { return file.simulation.workload.empty(); }))
+    tell_shipped(err);
   return code;
 }
 

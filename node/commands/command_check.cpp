@@ -2,7 +2,10 @@
 #include "node/commands/command.hpp"
 #include "node/launch/keys.hpp"
 #include "node/launch/port_check.hpp"
+#include "node/training/loaded_trainer.hpp"
 
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <ostream>
 #include <thread>
@@ -37,9 +40,32 @@ std::vector<cluster::file_error> cautions(const cluster::cluster_file& file) {
   return found;
 }
 
+/// What this machine can say of the file's model, data and paths, where a host of the file is on it. Adds to
+/// `warnings`; returns what it cannot say.
+std::string look_at_machine(const cluster::cluster_file& file, std::vector<cluster::file_error>& warnings) {
+  const bool here =
+      std::ranges::any_of(file.hosts, [](const auto& host) { return cluster::is_loopback(host.address); });
+  const bool trains = file.training.trainer == cluster::trainer_kind::built_in;
+  if (!here)
+    return trains ? "data set, model and other paths, since the hosts are other machines"
+                  : "paths, since the hosts are other machines";
+  if (const auto& policy = file.arbitrator.policy_file;
+      !policy.empty() && !std::filesystem::exists(cluster::resolve_path(file, policy)))
+    warnings.push_back(cluster::error_at(file, "arbitrator.policy_file", "there is no file " + policy));
+  if (!trains)
+    return "";
+  const auto& loaded = own_trainer();
+  if (loaded.module == nullptr)
+    return "data set and model: " + loaded.problem;
+  if (const auto found = loaded.module->preflight(file); !found.message.empty())
+    warnings.push_back(cluster::error_at(file, found.field, found.message));
+  return "";
+}
+
 struct check_arguments {
   std::string cluster;
   std::vector<std::string> set;
+  bool all = false;
   bool json = false;
 };
 
@@ -47,8 +73,16 @@ int check(const check_arguments& arguments, command_context& context) {
   const auto file = load_cluster_file(arguments.cluster, context.err, changes_of(arguments.set));
   if (!file)
     return exit_refused;
-  context.out << (arguments.json ? cluster::describe_plan_json(*file) + "\n" : cluster::describe_plan(*file));
-  for (const auto& caution : cautions(*file))
+  auto warnings = cautions(*file);
+  const auto unchecked = look_at_machine(*file, warnings);
+  if (arguments.json)
+    context.out << cluster::describe_plan_json(*file) << "\n";
+  else
+    context.out << cluster::describe_plan(*file,
+                                          arguments.all ? cluster::plan_detail::all : cluster::plan_detail::summary)
+                << (unchecked.empty() ? "" : "\nnot checked here: " + unchecked + "\n")
+                << (arguments.all ? "" : "\n--all prints every field, and the time-outs.\n");
+  for (const auto& caution : warnings)
     context.err << "warning: " << cluster::to_string(caution) << "\n";
   return exit_done;
 }
@@ -60,6 +94,7 @@ void add_check(CLI::App& app, command_context& context) {
   auto* command = app.add_subcommand("check", "Validate a cluster file and print its plan");
   command->add_option("--cluster", arguments->cluster, "Cluster file")->required();
   add_set(*command, arguments->set);
+  command->add_flag("--all", arguments->all, "Print every field, also those that have their defaults");
   command->add_flag("--json", arguments->json, "Print the plan as JSON");
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return check(*arguments, context); }; });

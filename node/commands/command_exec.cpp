@@ -215,8 +215,7 @@ int exec(const exec_arguments& arguments, command_context& context) {
   commanded_run watch(*file, run, start, command);
   options.observer = &watch;
   live_output live(context.err, {.interval = progress_interval});
-  if (const auto page = page_text(*file); !page.empty())
-    live.print("dynamix-node: " + page);
+  tell_page(options, live, "dynamix-node: ");
   const auto made = run_locally(options, live, over.get_token());
 
   if (!not_started.empty()) {

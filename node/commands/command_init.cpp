@@ -158,10 +158,15 @@ bool is_open(const cluster::cluster_file& file) {
 void tell_next(const init_arguments& arguments, const cluster::cluster_file& made, const std::string& keys,
                std::ostream& out) {
   const auto file = shell_quoted(arguments.out);
+  const bool here =
+      std::ranges::all_of(made.hosts, [](const auto& host) { return cluster::is_loopback(host.address); });
   out << fmt::format("\nNext: say in it what is trained, then\n    dynamix-node check --cluster {0}\n"
-                     "    dynamix-node launch --cluster {0}      # by ssh\n"
-                     "or copy it to every host, with the data{1}, and start on each\n",
-                     file, keys.empty() ? "" : fmt::format(" and {}/hosts/NAME ({}/README.txt)", keys, keys));
+                     "    dynamix-node {1} --cluster {0}{2}\n",
+                     file, here ? "local" : "launch", here ? "" : "      # by ssh");
+  if (here)
+    return;
+  out << fmt::format("or copy it to every host, with the data{}, and start on each\n",
+                     keys.empty() ? "" : fmt::format(" and {}/hosts/NAME ({}/README.txt)", keys, keys));
   const auto flag = keys.empty() && is_open(made) ? " --insecure" : "";
   for (std::size_t i = 0; i < std::min(commands_shown, made.hosts.size()); ++i)
     out << fmt::format("    dynamix-node run --cluster {} --name {}{}\n", file, made.hosts[i].name, flag);
@@ -186,19 +191,29 @@ int init(const init_arguments& arguments, command_context& context) {
   const bool with_keys = is_open(parsed.file) && !arguments.no_keys;
   const auto keys = with_keys ? cluster::resolve_path(parsed.file, "keys") : "";
   const bool made = with_keys && !std::filesystem::exists(keys, ignored);
+  std::vector<std::string> issued; // where the keys of other hosts are there
   auto problem = storage::write_file_atomically(arguments.out, as_file(arguments, listed.hosts, with_keys, machines));
   if (problem.empty() && made)
     problem = links::make_keys(keys, key_request_of(parsed.file));
+  for (const auto& host : parsed.file.hosts)
+    if (problem.empty() && with_keys && !made &&
+        !std::filesystem::exists(links::host_directory(keys, host.name), ignored)) {
+      problem = links::issue_keys(keys, host.name, key_request_of(parsed.file));
+      issued.push_back(host.name);
+    }
   if (!problem.empty()) {
     context.err << "dynamix-node: error: " << problem << "\n";
     return exit_failed;
   }
+  for (const auto& name : listed.again)
+    context.err << fmt::format("warning: {} is listed more than once, and is one host\n", name);
   context.out << fmt::format("{}: {} hosts, {} arbitrates\n", arguments.out, listed.hosts.size(),
                              listed.hosts.front().name);
   if (with_keys)
     context.out << fmt::format("{}: {}\n", keys,
-                               made ? "keys, with which hosts prove to each other who they are"
-                                    : "was there already, and is used as it is");
+                               made             ? "host keys"
+                               : issued.empty() ? "was there already, and is used as it is"
+                                                : "was there already; new keys for " + dynamix::node::listed(issued));
   tell_next(arguments, parsed.file, keys, context.out);
   return exit_done;
 }

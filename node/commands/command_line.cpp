@@ -2,22 +2,55 @@
 
 #include "node/commands/command.hpp"
 #include "node/reports/text.hpp"
+#include "settings/field.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <ostream>
 
 namespace dynamix::node {
 namespace {
+
+/// The command that the line is for; null: none.
+const CLI::App* find_command(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  const auto found = std::ranges::find_if(
+      commands, [&](const auto* each) { return !arguments.empty() && each->get_name() == arguments.front(); });
+  return found == commands.end() ? nullptr : *found;
+}
 
 /// CLI11 says of a mistyped command only that one is required.
 std::string find_unknown_command(const CLI::App& app, const std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments.front().starts_with("-"))
     return "";
   const auto name = [](const CLI::App* command) { return command->get_name(); };
-  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
-  if (std::ranges::find(commands, arguments.front(), name) != commands.end())
+  if (find_command(app, arguments) != nullptr)
     return "";
-  return "\"" + arguments.front() + "\" is no command; the commands are " + listed(commands, name);
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  std::vector<std::string> names;
+  std::ranges::transform(commands, std::back_inserter(names), name);
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  return "\"" + arguments.front() + "\" is not a command; " + settings::suggestion(arguments.front(), views) +
+         "The commands are " + listed(names);
+}
+
+/// CLI11 names an option that does not exist; this adds the one that was probably meant, or nothing.
+std::string find_meant_option(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto* command = find_command(app, arguments);
+  if (command == nullptr)
+    return "";
+  std::vector<std::string> names;
+  for (const auto* option : command->get_options())
+    std::ranges::copy(option->get_lnames(), std::back_inserter(names));
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  for (const auto& argument : arguments) {
+    const auto given = argument.starts_with("--") ? argument.substr(2, argument.find('=') - 2) : "";
+    if (given.empty() || std::ranges::find(names, given) != names.end())
+      continue;
+    if (auto meant = settings::suggestion(given, views); !meant.empty())
+      return "; " + meant.insert(meant.find('"') + 1, "--").substr(0, meant.size() - 1);
+  }
+  return "";
 }
 
 std::string as_shell_line(const std::vector<std::string>& arguments) {
@@ -34,8 +67,8 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
                "dynamix-node");
   // The trainer is not loaded for it: the program starts without.
   const std::string torch = DYNAMIX_TORCH_VERSION;
-  app.set_version_flag("--version",
-                       "dynamix-node " DYNAMIX_VERSION + (torch.empty() ? torch : ", its trainer for PyTorch " + torch));
+  app.set_version_flag("--version", "dynamix-node " DYNAMIX_VERSION +
+                                        (torch.empty() ? torch : ", its trainer for PyTorch " + torch));
   app.require_subcommand(1);
   command_context context{out, err, as_shell_line(arguments), {}};
   add_run(app, context);
@@ -70,7 +103,8 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0)
-      return refuse(err, std::string(error.what()) + "; see dynamix-node --help");
+      return refuse(err, error.what() + find_meant_option(app, arguments) + "; see dynamix-node " +
+                             (find_command(app, arguments) != nullptr ? arguments.front() + " --help" : "--help"));
     return app.exit(error, out, err); // --help, --version
   }
   try {

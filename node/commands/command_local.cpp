@@ -116,8 +116,7 @@ int run_local(const local_arguments& arguments, command_context& context) {
                            cluster::to_string(file->arbitrator.policy), file->seed, run.path()));
     if (const auto plan = cluster::plan_tree(*file); !plan.central())
       live.print(cluster::describe_tree(plan));
-    if (const auto page = page_text(*file); !page.empty())
-      live.print(page);
+    tell_page(options, live);
   }
   agents_watch agents(*file, run, [&] { tell_agents(options, live); });
   if (for_clients) {

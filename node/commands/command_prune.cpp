@@ -39,7 +39,7 @@ void print(const prune_plan& plan, bool remove, std::ostream& out) {
     bytes += each.bytes;
   }
   for (const auto& path : plan.in_use)
-    out << fmt::format("{} may still be in use and is left alone\n", path);
+    out << fmt::format("{} was written to within the last hour and is left alone\n", path);
   out << fmt::format("{} {} in {} places; {} stay{}\n", remove ? "Removing" : "Would remove", size_text(bytes),
                      plan.removals.size(), size_text(plan.kept_bytes),
                      remove || plan.removals.empty() ? "" : ". Nothing was removed: --yes does it");

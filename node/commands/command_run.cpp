@@ -8,6 +8,7 @@
 #include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
 #include "node/experiments/swarm_setup.hpp"
+#include "node/launch/host_display.hpp"
 #include "node/launch/keys.hpp"
 #include "node/launch/port_check.hpp"
 #include "node/launch/resume_point.hpp"
@@ -207,7 +208,9 @@ void tell_service(const service_manager& manager, actors::host_options& options)
                    .ending = [&manager] { manager.tell(stopping("takes its actors down")); }};
 }
 
-int train(actors::host_options options, const run_directory& run, const actors::host_stop_tokens& stop) {
+/// `display`: null where nobody is shown the run.
+int train(actors::host_options options, const run_directory& run, const actors::host_stop_tokens& stop,
+          host_display* display) {
   const service_manager manager;
   tell_service(manager, options);
   // From before the first row until the results are written.
@@ -215,6 +218,8 @@ int train(actors::host_options options, const run_directory& run, const actors::
   const auto page = arbitrates ? dashboard::start(*options.file, options.host, run.ledger(),
                                                   [file = options.file] { return key_warnings(*file); })
                                : dashboard::running_dashboard{};
+  if (display != nullptr)
+    display->begin(page.http != nullptr);
   const auto outcome = actors::run_host(options, stop);
   manager.tell(stopping("writes results: " + printable(outcome.reason)));
   bool succeeded = outcome.succeeded;
@@ -227,8 +232,9 @@ int train(actors::host_options options, const run_directory& run, const actors::
         succeeded = false;
       }
   // The arbitrator's ledger tells the whole run.
-  if (options.file->arbitrator_host().name == options.host && !outcome.left) {
-    run_summary summary;
+  run_summary summary;
+  const bool whole = options.file->arbitrator_host().name == options.host && !outcome.left;
+  if (whole) {
     if (const auto problem = write_results(run, {}, succeeded ? "" : outcome.reason, summary); !problem.empty()) {
       spdlog::error("results_not_written error=\"{}\"", problem);
       succeeded = false;
@@ -241,6 +247,8 @@ int train(actors::host_options options, const run_directory& run, const actors::
   else
     spdlog::error("host_failed reason=\"{}\" checkpoint=\"{}\"", outcome.reason, outcome.checkpoint);
   spdlog::default_logger()->flush();
+  if (display != nullptr)
+    display->end(whole ? &summary : nullptr, outcome.reason);
   return succeeded ? exit_done : outcome.stopped ? exit_stopped : exit_failed;
 }
 
@@ -364,7 +372,9 @@ int run(const run_arguments& arguments, command_context& context) {
   if (const auto caution = loopback_caution(*file, *host, addresses_of(host->address)); !caution.empty())
     spdlog::warn("listens_on_loopback reason=\"{}\"", caution);
   options.kernel = start_measuring(options);
-  return train(std::move(options), run, {.stop = signals.token(), .one_host = signals.terminated()});
+  host_display display(*file, *host, run, context.out);
+  return train(std::move(options), run, {.stop = signals.token(), .one_host = signals.terminated()},
+               arguments.log_to_stderr || arguments.swarm_processes > 0 ? nullptr : &display);
 }
 
 } // namespace
@@ -391,7 +401,8 @@ void add_run(CLI::App& app, command_context& context) {
                       "Directory of the hosts' keys (dynamix-node keys); overrides the file's security.keys");
   command->add_flag("--insecure", arguments->insecure,
                     "Listen beyond loopback without keys, although nothing authenticates peers then");
-  command->add_flag("--log-to-stderr", arguments->log_to_stderr, "Log to standard error, not to logs/<host>.log");
+  command->add_flag("--log-to-stderr", arguments->log_to_stderr,
+                    "Log to standard error, not to logs/<host>.log; prints no progress and no results");
   command->add_flag("--log-json", arguments->log_json, "Log one JSON object per line");
   command->add_flag("--trace", arguments->trace,
                     "Trace this host to traces/HOST.jsonl; `dynamix-node trace` joins the hosts' files");

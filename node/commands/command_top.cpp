@@ -108,11 +108,16 @@ top_screen look(bool colour) {
   return {.width = found.ws_col, .height = found.ws_row, .colour = colour};
 }
 
-/// Whether the reader asks to end, or is not there any more.
-bool quits() {
+/// Whether the reader asks to end, or is not there any more; another key may ask for another view.
+bool quits(top_view& view) {
   pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
   char key = 0;
-  return ::poll(&input, 1, key_patience_ms) > 0 && (::read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q');
+  if (::poll(&input, 1, key_patience_ms) <= 0)
+    return false;
+  if (::read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q')
+    return true;
+  view = view_of(key).value_or(view);
+  return false;
 }
 
 int watch(const state_source& source, bool colour, command_context& context) {
@@ -120,6 +125,7 @@ int watch(const state_source& source, bool colour, command_context& context) {
   const raw_terminal terminal(context.out);
   std::string problem;
   std::string state; // the newest that came
+  auto view = top_view::workers;
   auto due = std::chrono::steady_clock::now();
   do {
     if (std::chrono::steady_clock::now() >= due) {
@@ -130,13 +136,13 @@ int watch(const state_source& source, bool colour, command_context& context) {
     }
     auto room = look(colour);
     --room.height;
-    auto lines = draw_top(state, room).value_or(std::vector<std::string>());
-    lines.push_back(cut(problem.empty() ? "q quits" : problem + "  (q quits)", room.width));
+    auto lines = draw_top(state, room, view).value_or(std::vector<std::string>());
+    lines.push_back(cut(problem.empty() ? top_keys : problem + "  (q quits)", room.width));
     context.out << "\x1b[H"; // drawn over what was there
     for (std::size_t i = 0; i < lines.size(); ++i)
       context.out << (i == 0 ? "" : "\r\n") << lines[i] << "\x1b[K";
     context.out << "\x1b[J" << std::flush;
-  } while (!quits() && !signals.token().stop_requested());
+  } while (!quits(view) && !signals.token().stop_requested());
   return exit_done;
 }
 
@@ -169,8 +175,8 @@ int top(const top_arguments& arguments, command_context& context) {
 
 void add_top(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<top_arguments>();
-  auto* command = app.add_subcommand("top", "Watch a running cluster in the terminal; q quits. Printed once where the "
-                                            "output is no terminal");
+  auto* command = app.add_subcommand("top", "Watch a running cluster in the terminal; h lists the keys. Printed once "
+                                            "where the output is not a terminal");
   auto* url = command->add_option("--url", arguments->url, "Its page")->capture_default_str();
   command->add_option("--run", arguments->run, "Run directory to read instead, of a running or finished run")
       ->excludes(url);

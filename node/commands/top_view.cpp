@@ -9,6 +9,8 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <numeric>
+#include <sstream>
+#include <utility>
 
 namespace dynamix::node {
 namespace {
@@ -60,7 +62,7 @@ std::vector<std::string> head(const json& from_run, const json& from_now, const 
                       whole(now("samples_per_second")), eta),
           fmt::format("test accuracy {}{}  batches {}  global batch {}  noise scale {}  reward {:.3f}",
                       evaluation.is_object() ? percent(number(at(evaluation, "test_accuracy")), 1) : "-",
-                      target > 0 ? " of " + percent(target, 1) : "", percent(number(now("accuracy")), 1),
+                      target > 0 ? " (target " + percent(target, 1) + ")" : "", percent(number(now("accuracy")), 1),
                       whole(now("global_batch")), whole(now("noise_scale")), number(now("reward")))};
 }
 
@@ -100,9 +102,70 @@ std::string story_line(const json& story) {
                      text(at(story, "host")), text(at(story, "text")));
 }
 
+/// Broken at blanks into lines of at most `width` characters.
+void add_wrapped(std::vector<std::string>& lines, const std::string& words, std::size_t width) {
+  std::string line;
+  std::istringstream stream(words);
+  for (std::string word; stream >> word; line += (line.empty() ? "" : " ") + word)
+    if (!line.empty() && line.size() + 1 + word.size() > width)
+      lines.push_back(std::exchange(line, ""));
+  lines.push_back(line);
+}
+
+std::vector<std::string> why_lines(const json& now, std::size_t width) {
+  std::vector<std::string> lines(1);
+  const auto because = text(at(now, "because"));
+  add_wrapped(lines, because.empty() ? "Nothing is known yet: two workers or more have to be measured." : because + ".",
+              width);
+  if (because.empty())
+    return lines;
+  add_wrapped(lines, text(at(now, "headline")) + ".", width);
+  lines.insert(lines.end(),
+               {"", "One window in full: dynamix-node explain --run RUN --window " + whole(at(now, "window"))});
+  return lines;
+}
+
+std::vector<std::string> help_lines() {
+  return {"",
+          "w  workers, with the newest warnings and events",
+          "e  warnings and events",
+          "x  why the batch sizes are as they are",
+          "h  this list",
+          "q  quit",
+          "",
+          "step ms: of one step; compute: of it, computing; waiting: for the network and for slower workers.",
+          "A batch \"64 -> 80\" is in force as 64 and decided as 80; guard: the policy's choice was overridden."};
+}
+
+std::vector<std::string> story_lines(const json& warnings, const json& events, std::size_t most) {
+  std::vector<std::string> lines = {""};
+  for (const auto* list : {&warnings, &events})
+    for (std::size_t i = 0; list->is_array() && i < list->size(); ++i)
+      lines.push_back(story_line((*list)[i]));
+  if (lines.size() > most)
+    lines.erase(lines.begin() + 1, lines.begin() + 1 + static_cast<std::ptrdiff_t>(lines.size() - most));
+  return lines;
+}
+
 } // namespace
 
-std::optional<std::vector<std::string>> draw_top(const std::string& from, const top_screen& screen) {
+std::optional<top_view> view_of(char key) {
+  switch (key) {
+  case 'w':
+    return top_view::workers;
+  case 'e':
+    return top_view::events;
+  case 'x':
+    return top_view::why;
+  case 'h':
+  case '?':
+    return top_view::help;
+  default:
+    return std::nullopt;
+  }
+}
+
+std::optional<std::vector<std::string>> draw_top(const std::string& from, const top_screen& screen, top_view view) {
   const auto state = json::parse(from, nullptr, false);
   if (!at(state, "run").is_object() || !at(state, "now").is_object())
     return std::nullopt;
@@ -115,6 +178,16 @@ std::optional<std::vector<std::string>> draw_top(const std::string& from, const 
   const auto& evaluations = at(state, "evaluations");
   for (const auto& line : head(at(state, "run"), at(state, "now"), at(evaluations, size_of(evaluations) - 1)))
     add(lines.empty() ? "\x1b[1m" : "", line);
+  if (view != top_view::workers) {
+    const auto room = screen.height > lines.size() ? screen.height - lines.size() : 0;
+    auto body = view == top_view::help  ? help_lines()
+                : view == top_view::why ? why_lines(at(state, "now"), screen.width)
+                                        : story_lines(at(state, "warnings"), at(state, "events"), room);
+    body.resize(std::min(body.size(), room));
+    for (const auto& line : body)
+      add("", line);
+    return lines;
+  }
   const auto& [warnings, events] = std::tie(at(state, "warnings"), at(state, "events"));
   const auto stories = std::min({stories_most, screen.height / 4, size_of(warnings) + size_of(events)});
   const auto warned = std::min(stories, size_of(warnings));

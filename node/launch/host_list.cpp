@@ -68,13 +68,16 @@ public:
     const auto own = is_ipv6(name) ? named_after(name) : std::string(name);
     const auto reached = std::string(address.empty() ? name : address);
     if (!cluster::is_host_name(own))
-      return fail(fmt::format("\"{}\" is no name of a host: 1 to 64 letters, digits, '.', '_' and '-'", own));
+      return fail(fmt::format("\"{}\" is not a name of a host: 1 to 64 letters, digits, '.', '_' and '-'", own));
     if (!cluster::is_address(reached))
-      return fail(fmt::format("\"{}\" is no address of a host", reached));
+      return fail(fmt::format("\"{}\" is not an address of a host", reached));
     auto folded = own; // names mean the same in capitals
     std::ranges::transform(folded, folded.begin(), [](unsigned char c) { return std::tolower(c); });
-    if (!seen_.insert(folded).second)
+    if (!seen_.insert(folded).second) {
+      if (std::ranges::find(list_.again, own) == list_.again.end() && list_.again.size() < messages::max_workers)
+        list_.again.push_back(own);
       return true;
+    }
     if (list_.hosts.size() == messages::max_workers)
       return fail(fmt::format("there are more than {} hosts", messages::max_workers));
     list_.hosts.push_back({own, reached});
@@ -121,9 +124,12 @@ private:
     const auto low = range.substr(0, dash);
     const auto first = number(low);
     const auto last = dash == std::string_view::npos ? first : number(range.substr(dash + 1));
-    if (!first || !last || *last < *first || *last - *first >= messages::max_workers)
-      return fail(
-          fmt::format("\"{}\" of \"{}[{}]{}\" is no number or rising range of numbers", range, head, range, tail));
+    if (!first || !last || *last < *first)
+      return fail(fmt::format("\"{}\" of \"{}[{}]{}\" is neither a number nor a rising range of numbers", range, head,
+                              range, tail));
+    if (*last - *first >= messages::max_workers)
+      return fail(fmt::format("\"{}[{}]{}\" stands for {} hosts; there may be at most {}", head, range, tail,
+                              std::uint64_t{*last} - *first + 1, messages::max_workers));
     for (auto i = *first; i <= *last; ++i) // as wide as the lower end is written
       if (!expand(tail, fmt::format("{}{:0{}}", head, i, low.size())))
         return false;

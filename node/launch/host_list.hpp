@@ -17,6 +17,7 @@ struct listed_host {
 
 struct host_list {
   std::vector<listed_host> hosts; ///< in their order, each once, at most 4096
+  std::vector<std::string> again; ///< names that were listed more than once, and are in it once
   std::string problem;            ///< what is wrong, and where; empty where nothing is
 };
 

@@ -108,6 +108,10 @@ private:
       options_.observer->look(processes_, rows, phase_ == phase::training && begun_);
     restart();
     heed(stop);
+    if (!page_told_ && !options_.page.empty() && options_.page_answers()) {
+      page_told_ = true;
+      output_.print(options_.page);
+    }
     const bool training = processes_.any_running(true) || processes_.restart_pending(true);
     if (!training && (phase_ == phase::training || phase_ == phase::finishing))
       enter(phase::ending, milliseconds(3 * timeouts_.shutdown_timeout_ms));
@@ -327,6 +331,7 @@ private:
   ledger::run run_;
   phase phase_ = phase::training;
   time_point deadline_;
+  bool page_told_ = false;
   bool begun_ = false; ///< training has
   bool arbitrator_gone_ = false;
   std::map<std::string, double> died_at_seconds_; ///< of hosts that are to come back

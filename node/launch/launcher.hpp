@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <stop_token>
@@ -44,6 +45,8 @@ struct launch_options {
   bool resume = false;   ///< from the run directory's newest checkpoint
   bool quiet = false;    ///< no progress
   bool trace = false;    ///< every host's process writes its trace
+  std::string page = {}; ///< printed as soon as `page_answers`
+  std::function<bool()> page_answers = {};
   bool log_json = false;
   launch_observer* observer = nullptr;
   std::chrono::milliseconds look_interval{100};

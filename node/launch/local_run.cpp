@@ -92,6 +92,19 @@ std::string page_text(const cluster::cluster_file& file) {
   return "page " + dashboard::url_of(file);
 }
 
+bool page_answers(const cluster::cluster_file& file) {
+  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
+  return listen && answers(listen->address, listen->port);
+}
+
+void tell_page(launch_options& options, live_output& live, const std::string& prefix) {
+  const auto text = page_text(options.file);
+  if (!text.starts_with("page "))
+    return text.empty() ? void() : live.print(prefix + text);
+  options.page = prefix + text;
+  options.page_answers = [&file = options.file] { return page_answers(file); };
+}
+
 local_run run_locally(launch_options options, live_output& live, const std::stop_token& stop) {
   const bool make_keys = options.file.security.keys.empty() && !options.insecure && !options.file.insecure;
   run_key_guard guard;
@@ -120,6 +133,8 @@ int report_end(const local_run& made, const run_directory& run, bool json, const
     err << "dynamix-node: error: " << made.problem << "\n";
   if (json) {
     out << workers_json(made.summary);
+  } else if (made.summary.steps == 0) {
+    live.print("nothing was trained; run directory: " + run.path());
   } else {
     live.heading("\nworkers");
     live.print(workers_table(made.summary));

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 #include <fstream>
 #include <netdb.h>
+#include <poll.h>
 #include <sstream>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -139,6 +140,29 @@ std::string address_towards(const std::string& address, std::uint16_t port) {
     close(descriptor);
   freeaddrinfo(found);
   return text;
+}
+
+bool answers(const std::string& address, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const auto target = address == "0.0.0.0" ? std::string("127.0.0.1") : address == "::" ? std::string("::1") : address;
+  if (getaddrinfo(target.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
+    return false;
+  const int descriptor = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  bool connected = descriptor >= 0 && connect(descriptor, found->ai_addr, found->ai_addrlen) == 0;
+  if (descriptor >= 0 && !connected && errno == EINPROGRESS) {
+    pollfd waits{.fd = descriptor, .events = POLLOUT, .revents = 0};
+    int problem = 0;
+    socklen_t size = sizeof problem;
+    connected =
+        poll(&waits, 1, 100) == 1 && getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &problem, &size) == 0 && problem == 0;
+  }
+  if (descriptor >= 0)
+    close(descriptor);
+  freeaddrinfo(found);
+  return connected;
 }
 
 bool can_listen(const std::string& address, std::uint16_t port) {

@@ -26,6 +26,10 @@ std::vector<cluster::file_error> check_ports(const cluster::cluster_file& file);
 /// This machine's address as a host at `address` sees it, by the routing table; empty: that is not reached.
 std::string address_towards(const std::string& address, std::uint16_t port);
 
+/// Whether a server listens there, or at loopback where the address is every one of this machine's. Waits for at most a
+/// tenth of a second.
+bool answers(const std::string& address, std::uint16_t port);
+
 /// Whether a server could listen there now.
 bool can_listen(const std::string& address, std::uint16_t port);
 

@@ -132,7 +132,7 @@ protected:
 
 TEST_F(Top, DrawsAndLeavesTheTerminalAsItWas) {
   at_terminal terminal(arguments(), {});
-  ASSERT_TRUE(terminal.says("q quits")) << terminal.said();
+  ASSERT_TRUE(terminal.says("q quit")) << terminal.said();
   EXPECT_THAT(terminal.said(), HasSubstr(screen_begins));
   EXPECT_THAT(terminal.said(), HasSubstr("\x1b[1mpair  ppo")) << "the head is bold";
   EXPECT_THAT(terminal.said(), HasSubstr("ben"));
@@ -146,11 +146,11 @@ TEST_F(Top, DrawsAndLeavesTheTerminalAsItWas) {
 
 TEST_F(Top, FollowsTheWindowAndWhatTheRunDoes) {
   at_terminal terminal(arguments(), {});
-  ASSERT_TRUE(terminal.says("q quits"));
+  ASSERT_TRUE(terminal.says("q quit"));
   terminal.resize(40, 8);
   EXPECT_TRUE(wait_until([&] {
     const auto lines = terminal.screen();
-    return lines.size() <= 8 && !lines.empty() && lines.back() == "q quits" &&
+    return lines.size() <= 8 && !lines.empty() && lines.back() == "q quit" &&
            std::ranges::all_of(lines, [](const auto& line) { return line.size() <= 40 + 8; }); // with colours
   })) << ::testing::PrintToString(terminal.screen());
   terminal.resize(100, 30);
@@ -164,7 +164,7 @@ TEST_F(Top, FollowsTheWindowAndWhatTheRunDoes) {
 TEST_F(Top, EndsWellAtCtrlCAndSigterm) {
   for (const bool key : {true, false}) {
     at_terminal terminal(arguments(), {});
-    ASSERT_TRUE(terminal.says("q quits"));
+    ASSERT_TRUE(terminal.says("q quit"));
     if (key)
       terminal.press('\x03');
     else
@@ -177,7 +177,7 @@ TEST_F(Top, EndsWellAtCtrlCAndSigterm) {
 
 TEST_F(Top, HasNoColoursWhereTheyAreNotWanted) {
   at_terminal terminal(arguments(), {{"NO_COLOR", "1"}});
-  ASSERT_TRUE(terminal.says("q quits"));
+  ASSERT_TRUE(terminal.says("q quit"));
   terminal.press('q');
   EXPECT_EQ(terminal.wait(), 0);
   EXPECT_THAT(terminal.said(), Not(::testing::ContainsRegex("\x1b\\[[0-9;]*m")));

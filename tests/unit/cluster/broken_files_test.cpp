@@ -179,9 +179,11 @@ INSTANTIATE_TEST_SUITE_P(
         // fields that do not go together
         broken_file{"policy = \"ppo\"", "policy = \"stigmergic\"\nshadow = true",
                     "f.toml:13:10: arbitrator.policy = \"stigmergic\" and arbitrator.shadow do not go together"},
-        broken_file{"policy = \"ppo\"", "policy = \"stigmergic\"\nbalance = \"off\"",
-                    "f.toml:13:11: arbitrator.policy = \"stigmergic\" and arbitrator.balance = \"off\" do not go together"},
-        broken_file{"policy = \"ppo\"", "reflex = true", "f.toml:12:1: arbitrator.reflex is gone: write balance = \"on\""},
+        broken_file{
+            "policy = \"ppo\"", "policy = \"stigmergic\"\nbalance = \"off\"",
+            "f.toml:13:11: arbitrator.policy = \"stigmergic\" and arbitrator.balance = \"off\" do not go together"},
+        broken_file{"policy = \"ppo\"", "reflex = true",
+                    "f.toml:12:1: arbitrator.reflex is gone: write balance = \"on\""},
         broken_file{"policy = \"ppo\"", "surprise = true", "f.toml:12:1: arbitrator.surprise is gone: leave it out"},
         broken_file{"initial = 64", "initial = 16",
                     "f.toml:9:11: batch.initial is 16; it must be in [32, 1024], from batch.lowest to batch.highest"},
@@ -274,7 +276,8 @@ TEST(ClusterFile, HasAtMost4096WorkersWhateverElseItHas) {
 TEST(BrokenClusterFile, WithoutHostsOrWorkersIsRefused) {
   const auto empty = parse_cluster_text("[cluster]\nname = \"none\"\n", "f.toml");
   ASSERT_EQ(empty.errors.size(), 1U);
-  EXPECT_EQ(to_string(empty.errors[0]), "f.toml: there is no host; write one [[host]] for each, 1 to 8192");
+  EXPECT_EQ(to_string(empty.errors[0]),
+            "f.toml: there is no host; write one [[host]] for each, 1 to 8192, of which 4096 may be workers");
   const auto idle = parse_cluster_text(
       "[cluster]\nname = \"none\"\n[[host]]\nname = \"a\"\nport = 1\nroles = [\"arbitrator\"]\n", "f.toml");
   ASSERT_EQ(idle.errors.size(), 1U);

@@ -337,6 +337,17 @@ TEST(ClusterPlan, NamesHostsRanksAndWhatDiffersFromTheDefaults) {
   EXPECT_NE(plan.find("connection_timeout_ms  4000\n"), std::string::npos) << plan;
 }
 
+TEST(ClusterPlan, IsSummarisedByWhatDiffersFromTheDefaults) {
+  const auto file = parsed(pair + "[batch]\ninitial = 100\n[simulation]\nnoise = 0.1\n");
+  const std::string plan = describe_plan(file, plan_detail::summary);
+  EXPECT_NE(plan.find("differs from the defaults\n  batch.initial  100  (default 64)\n"), std::string::npos) << plan;
+  EXPECT_EQ(plan.find("connection_timeout_ms"), std::string::npos) << plan;
+  EXPECT_EQ(plan.find("noise"), std::string::npos) << "only the simulator reads it";
+  EXPECT_LE(std::ranges::count(plan, '\n'), 25) << plan;
+  EXPECT_NE(describe_plan(parsed(pair), plan_detail::summary).find("all fields have their defaults\n"),
+            std::string::npos);
+}
+
 TEST(ClusterPlan, TellsWhichLinksAreProtected) {
   const auto clear = describe_plan(parsed(pair));
   const std::string except = "in the clear, except in a run by local or launch, which make keys\n";
@@ -426,7 +437,7 @@ TEST(ClusterRead, SaysWhatIsWrongWithAnUnreadableFile) {
   const auto absent = read_cluster_file("/nonexistent/cluster.toml");
   ASSERT_EQ(absent.errors.size(), 1U);
   EXPECT_EQ(to_string(absent.errors[0]),
-            "/nonexistent/cluster.toml: the cluster file cannot be read; it must be a readable TOML file");
+            "/nonexistent/cluster.toml: there is no such file; a cluster file is a TOML file");
   const auto directory = read_cluster_file("/");
   ASSERT_EQ(directory.errors.size(), 1U);
   EXPECT_NE(directory.errors[0].message.find("cannot be read"), std::string::npos);

@@ -158,6 +158,9 @@ TEST_F(CommandLine, InitKeepsTheKeysOfBeforeAndMakesNoneWhereItIsTold) {
   EXPECT_FALSE(std::filesystem::exists(key));
   EXPECT_EQ(ask(again).code, exit_done);
   const auto first = read_key();
+  const auto more = ask({"init", "--hosts", "ada,ben,ben,cy", "--out", path, "--force"});
+  EXPECT_THAT(more.out, HasSubstr("was there already; new keys for cy"));
+  EXPECT_THAT(more.err, HasSubstr("ben is listed more than once"));
   EXPECT_THAT(ask(again).out, HasSubstr("was there already"));
   EXPECT_EQ(read_key(), first);
 }
@@ -181,7 +184,7 @@ TEST_F(CommandLine, InitTellsWhatItCannotUse) {
   EXPECT_THAT(ask({"init", "--out", out}).err,
               HasSubstr("one of --hosts LIST, --hostfile FILE, --slurm and --from-env"));
   EXPECT_THAT(ask({"init", "--out", out, "--hosts", "a", "--slurm"}).err, HasSubstr("one of"));
-  EXPECT_THAT(ask({"init", "--out", out, "--hosts", "a b"}).err, HasSubstr("--hosts: \"a b\" is no name of a host"));
+  EXPECT_THAT(ask({"init", "--out", out, "--hosts", "a b"}).err, HasSubstr("--hosts: \"a b\" is not a name of a host"));
   EXPECT_THAT(ask({"init", "--out", out, "--hostfile", "/nonexistent"}).err, HasSubstr("/nonexistent"));
   EXPECT_THAT(ask({"init", "--out", "/nonexistent/c.toml", "--hosts", "a"}).err, HasSubstr("/nonexistent"));
   ::unsetenv("SLURM_JOB_NODELIST");
@@ -206,6 +209,27 @@ TEST_F(CommandLine, CheckPrintsThePlan) {
   EXPECT_EQ(text.err, "");
   const auto json = ask({"check", "--cluster", path, "--json"});
   EXPECT_EQ(nlohmann::json::parse(json.out)["hosts"][1]["name"], "ben");
+}
+
+TEST_F(CommandLine, CheckSaysWhatItHasNotLookedAt) {
+  const auto path = write_pair();
+  const auto elsewhere =
+      ask({"check", "--cluster", path, "--set", "hosts.ada.address=10.0.0.1", "--set", "hosts.ben.address=10.0.0.2"});
+  EXPECT_EQ(elsewhere.code, exit_done) << elsewhere.err;
+  EXPECT_THAT(elsewhere.out, HasSubstr("not checked here: data set, model"));
+  EXPECT_THAT(ask({"check", "--cluster", path, "--set", "arbitrator.policy_file=/nonexistent/p"}).err,
+              HasSubstr("there is no file /nonexistent/p"));
+  EXPECT_THAT(ask({"check", "--cluster", path, "--all"}).out, HasSubstr("connection_timeout_ms"));
+}
+
+TEST_F(CommandLine, NamesWhatWasProbablyMeant) {
+  const auto path = write_pair();
+  EXPECT_THAT(ask({"trian"}).err, HasSubstr("\"trian\" is not a command; did you mean \"train-policy\"?"));
+  EXPECT_THAT(ask({"local", "--epoch", "1"}).err,
+              HasSubstr("did you mean \"--epochs\"?; see dynamix-node local --help"));
+  EXPECT_THAT(ask({"check", "--cluster", path, "--set", "trian.epochs=2"}).err,
+              HasSubstr("did you mean \"training\"?"));
+  EXPECT_THAT(ask({"check", "--cluster", path, "--set", "foo.bar=2"}).err, Not(HasSubstr("did you mean")));
 }
 
 TEST_F(CommandLine, CheckCautionsAboutOpenListenersAndUntrainedPolicies) {
@@ -308,6 +332,9 @@ TEST_F(CommandLine, ExplainAndReportReadARun) {
   const auto explained = ask({"explain", "--run", run.path(), "--window", "1", "--worker", "ben"});
   EXPECT_EQ(explained.code, exit_done);
   EXPECT_THAT(explained.out, HasSubstr("Batch 64 -> 39"));
+  EXPECT_THAT(explained.out, Not(HasSubstr("What the policy saw")));
+  EXPECT_THAT(ask({"explain", "--run", run.path(), "--all"}).out, HasSubstr("What the policy saw"));
+  EXPECT_THAT(ask({"explain", "--run", run.path()}).out, HasSubstr("Window 2 of cluster pair"));
   EXPECT_EQ(nlohmann::json::parse(ask({"explain", "--run", run.path(), "--window", "1", "--json"}).out).size(), 2U);
   EXPECT_EQ(ask({"explain", "--run", run.path(), "--window", "7"}).code, exit_refused);
   EXPECT_EQ(ask({"ledger", "--run", run.path()}).out, lines);

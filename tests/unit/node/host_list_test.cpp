@@ -25,6 +25,7 @@ TEST(HostList, ReadsNamesAndAddresses) {
 
 TEST(HostList, ReadsNodesAsSlurmWritesThem) {
   EXPECT_THAT(names(parse_host_list("gpu[08-10,2],login")), ElementsAre("gpu08", "gpu09", "gpu10", "gpu2", "login"));
+  EXPECT_THAT(parse_host_list("r[1-2]-ib,r1-ib,R1-ib").again, ElementsAre("r1-ib", "R1-ib"));
   EXPECT_THAT(names(parse_host_list("r[1-2]-ib,r1-ib")), ElementsAre("r1-ib", "r2-ib")) << "each host once";
   EXPECT_THAT(names(parse_host_list("tux[1-2]x[1-3]")),
               ElementsAre("tux1x1", "tux1x2", "tux1x3", "tux2x1", "tux2x2", "tux2x3"));
@@ -38,13 +39,14 @@ TEST(HostList, RefusesWhatNamesNoHosts) {
                                                                   {"a[2-1]", "\"2-1\""},
                                                                   {"a[x]", "\"x\""},
                                                                   {"a]1[", "has no ["},
-                                                                  {"a b", "\"a b\" is no name"},
+                                                                  {"a b", "\"a b\" is not a name"},
                                                                   {"a[1-99]b[1-99]", "more than 4096"},
                                                                   {"lea@ada", "--ssh \"ssh -l lea\""},
-                                                                  {"ada=1.2.3", "\"1.2.3\" is no address"},
-                                                                  {"a[0-4294967295]", "rising range"},
+                                                                  {"ada=1.2.3", "\"1.2.3\" is not an address"},
+                                                                  {"a[0-4294967295]", "stands for 4294967296 hosts"},
+                                                                  {"a[1-x]", "rising range"},
                                                                   {"a[1-4096],b", "more than 4096"},
-                                                                  {"a[99999999999]", "no number"}};
+                                                                  {"a[99999999999]", "neither a number"}};
   for (const auto& [text, words] : cases)
     EXPECT_THAT(parse_host_list(text).problem, HasSubstr(words)) << text;
 }

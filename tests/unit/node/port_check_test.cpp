@@ -33,6 +33,18 @@ private:
   std::uint16_t port_ = 0;
 };
 
+TEST(PortCheck, TellsWhetherAServerAnswers) {
+  const listener taken;
+  EXPECT_TRUE(answers("127.0.0.1", taken.port()));
+  EXPECT_TRUE(answers("0.0.0.0", taken.port())) << "seen at loopback";
+  std::uint16_t free = 0;
+  {
+    const listener freed;
+    free = freed.port();
+  }
+  EXPECT_FALSE(answers("127.0.0.1", free));
+}
+
 TEST(PortCheck, NamesThePlaceOfAPortInUse) {
   auto file = testing::pair_file();
   const listener taken;

@@ -65,7 +65,7 @@ TEST(TopView, ShowsTheRunItsWorkersAndWhatHappened) {
   const auto text = drawn(live_state(3), {.width = 120});
   EXPECT_THAT(text, HasSubstr("local-4  ppo (train) version 281  training  generation 2  window 12  1:05\n"));
   EXPECT_THAT(text, HasSubstr("samples 5,000 of 20,000 (25 %)  500/s  ETA at most 30 s\n"));
-  EXPECT_THAT(text, HasSubstr("test accuracy 80.0 % of 88.5 %"));
+  EXPECT_THAT(text, HasSubstr("test accuracy 80.0 % (target 88.5 %)"));
   EXPECT_THAT(text, HasSubstr("w0        training     64 -> 80          100     25.0      0.0      2.0  guard\n"));
   EXPECT_THAT(text, HasSubstr("w1            lost"));
   EXPECT_THAT(text, HasSubstr("the reward collapsed\n3.5 s  joined ada  all are here\n"));
@@ -79,6 +79,30 @@ TEST(TopView, KeepsToTheScreenAndNamesTheSlowestOfMany) {
   EXPECT_THAT(text, HasSubstr("that compute faster"));
   for (const std::size_t height : {1U, 2U, 5U, 8U})
     EXPECT_LE(std::ranges::count(drawn(live_state(40), {.width = 20, .height = height}), '\n'), height);
+}
+
+TEST(TopView, ShowsEventsReasonsAndKeysWhereTheyAreAskedFor) {
+  auto state = live_state(3);
+  state["now"]["because"] = "w2 computes 4.0 times slower than w0, and gets 8 of 243 samples";
+  state["now"]["headline"] = "1.5 times the samples per second of equal batches (estimated)";
+  const auto shown = [&](char key, const top_screen& screen) {
+    std::string text;
+    const auto lines = draw_top(state.dump(), screen, view_of(key).value()).value();
+    for (const auto& line : lines)
+      text += line + "\n";
+    EXPECT_LE(std::ranges::count(text, '\n'), screen.height);
+    return text;
+  };
+  const top_screen wide{.width = 100, .height = 30};
+  EXPECT_THAT(shown('x', wide),
+              HasSubstr("\nw2 computes 4.0 times slower than w0, and gets 8 of 243 samples.\n1.5 times"));
+  EXPECT_THAT(shown('x', {.width = 40, .height = 30}), HasSubstr("\nw2 computes 4.0 times slower than w0,\nand gets"));
+  EXPECT_THAT(shown('e', wide), HasSubstr("\nthe reward collapsed\n3.5 s  joined ada  all are here\n"));
+  EXPECT_THAT(shown('h', wide), HasSubstr("x  why the batch sizes are as they are"));
+  EXPECT_EQ(shown('?', wide), shown('h', wide));
+  for (const char key : {'x', 'e', 'h'})
+    shown(key, {.width = 20, .height = 4});
+  EXPECT_FALSE(view_of('z'));
 }
 
 TEST(TopView, ColoursOnlyWhereItMay) {
