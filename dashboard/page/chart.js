@@ -42,7 +42,7 @@ export class Chart {
     this.place = element("div", "plot");
     this.place.setAttribute("role", "img");
     const save = saveButton(options.title, () => this.#picture());
-    panel.replaceChildren(element("div", "head", this.title, this.legend, this.readout, save), this.place);
+    panel.replaceChildren(element("div", "head", this.title, this.legend, save), this.readout, this.place);
     this.#addLegend();
     this.plot = this.#make(this.place, this.#size(), [[], ...series.map(() => [])]);
     new ResizeObserver(() => this.plot.setSize(this.#size())).observe(this.place);
@@ -109,7 +109,8 @@ export class Chart {
       axes: [
         axis({ size: 26 * unit, space: 70 * unit, incrs: () => (this.axis === "elapsed_seconds" ? clockSteps : countSteps),
           values: (_, splits) => splits.map((at) => this.#along(at)) }),
-        axis({ size: 52 * unit, space: 30 * unit, values: values(options.text) }),
+        axis({ size: 52 * unit, space: 30 * unit, values: values(options.text),
+          ...(options.log ? { splits: (_, __, low, high) => powersOfTwo(low, high), filter: (_, splits) => splits } : {}) }),
         ...(options.right ? [axis({ scale: "right", side: 1, size: 52 * unit, space: 30 * unit, grid: { show: false },
           values: values(options.right) })] : []),
       ],
@@ -211,6 +212,14 @@ export class Chart {
   repaint() {
     this.plot.redraw(false, true);
   }
+}
+
+/** The powers of two in a range, at most some eight of them, which a logarithmic axis labels all. */
+function powersOfTwo(low, high) {
+  const first = Math.ceil(Math.log2(low) - 1e-9);
+  const last = Math.floor(Math.log2(high) + 1e-9);
+  const stride = Math.max(1, Math.ceil((last - first) / 8));
+  return Array.from({ length: Math.max(0, Math.floor((last - first) / stride) + 1) }, (_, i) => 2 ** (first + i * stride));
 }
 
 /** A range with a little room, that has some height also where nothing moves. */

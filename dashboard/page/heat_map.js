@@ -43,9 +43,9 @@ export class HeatMap {
     this.to = element("span");
     const map = element("div", "", this.canvas, element("div", "times", this.from, this.to));
     panel.replaceChildren(
-      element("div", "head", element("h2", "", title), choice, this.readout,
+      element("div", "head", element("h2", "", title), choice,
         saveButton(title, () => this.#picture())),
-      element("div", "heat", map, element("div", "scale", this.scaleCanvas, this.labels)));
+      this.readout, element("div", "heat", map, element("div", "scale", this.scaleCanvas, this.labels)));
     this.canvas.addEventListener("pointermove", (event) => {
       const box = this.canvas.getBoundingClientRect();
       this.#point((event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);

@@ -3,7 +3,7 @@
 import { Panels } from "/panels.js";
 import { Store } from "/store.js";
 import { clock, fixed, grouped, percent, setText, short, span } from "/text.js";
-import { addControls, at, drawArbitrators, drawEvents, drawHeader, drawTiles, drawWarnings } from "/view.js";
+import { addControls, at, drawArbitrators, drawEvents, drawHeader, drawHeadline, drawTiles, drawWarnings } from "/view.js";
 import { WorkerTable, newestColumns } from "/worker_table.js";
 
 const drawInterval = 250;
@@ -20,9 +20,12 @@ function draw() {
   if (!store.ready) return;
   const { state } = store;
   drawPhase(state);
+  drawHeadline(state);
   drawTiles(tilesOf(state));
   drawWarnings(warningsOf(state));
+  at("workers").hidden = false;
   table.set(state.workers);
+  setText(at("waiting"), state.now.waiting ? sentence(state.now.waiting) : "");
   drawArbitrators(state);
   drawEvents(state);
   const begun = state.now.windows > 0;
@@ -34,6 +37,16 @@ function draw() {
   if (performance.getEntriesByName("drawn").length === 0) performance.mark("drawn");
 }
 
+function sentence(text) {
+  return text[0].toUpperCase() + text.slice(1) + ".";
+}
+
+/** Of what is known in a column of the past. */
+function mean(column) {
+  const known = column.filter((value) => value !== null);
+  return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
+}
+
 function schedule() {
   if (due) return;
   due = true;
@@ -43,12 +56,14 @@ function schedule() {
 function drawPhase(state) {
   const { now, remaining_bytes: unread } = state;
   const phase = connected || now.phase === "ended" ? now.phase : "reconnecting";
-  const said = { training: `training for ${clock(now.elapsed_seconds)}`, waiting: "waiting for the first window",
+  const said = { training: `training for ${clock(now.elapsed_seconds)}`, waiting: now.waiting || "waiting",
     reconnecting: "connection lost, trying again", ended: "ended" + (now.ending ? ": " + now.ending : "") };
   drawHeader(state, phase, unread > loadingBytes && connected ? "reading the past" : said[phase]);
 }
 
-function tilesOf({ run, now, workers, evaluations }) {
+function tilesOf({ run, now, workers, evaluations, history }) {
+  const ended = now.phase === "ended";
+  const speed = ended && now.elapsed_seconds > 0 ? now.samples / now.elapsed_seconds : now.samples_per_second;
   const newest = evaluations[evaluations.length - 1];
   const share = run.planned_samples > 0 ? Math.min(1, (now.samples ?? 0) / run.planned_samples) : 0;
   const epochs = run.dataset_samples > 0 ? run.planned_samples / run.dataset_samples : 0;
@@ -60,12 +75,13 @@ function tilesOf({ run, now, workers, evaluations }) {
     ["batch accuracy", percent(now.accuracy), "loss " + fixed(now.loss, 3)],
     !(run.planned_samples > 0) ? ["samples", short(now.samples), "trained on"] : ["progress", percent(share, 0), now.phase === "training" && left > 0 ? `at most ${clock(left)} left`
       : `${fixed(share * epochs, 1)} of ${short(epochs)} epochs`, share],
-    ["throughput", short(now.samples_per_second), "samples per second"],
-    ["step", span(now.step_seconds), `window ${grouped(now.window)}`],
-    ["global batch", now.global_batch === null ? "–" : grouped(now.global_batch), "noise scale " + short(now.noise_scale)],
+    ["throughput", short(speed), ended ? "samples/s, mean" : "samples per second"],
+    ["step", span(ended ? mean(history.step_seconds) : now.step_seconds), ended ? `mean of ${grouped(now.windows)} windows` : `window ${grouped(now.window)}`],
+    ["global batch", now.global_batch === null ? "–" : grouped(ended ? mean(history.global_batch) : now.global_batch),
+      ended ? "mean of the run" : "noise scale " + (now.noise_scale === null ? "–" : grouped(now.noise_scale))],
     ["workers", grouped(workers.state.length - missing), missing === 0 ? `all, generation ${now.generation}`
       : `of ${grouped(workers.state.length)}` + (count("lost") ? `, ${count("lost")} lost` : "")],
-    ["guard", grouped(now.intervened_windows), `of ${grouped(now.windows)} windows`],
+    ...(run.policy.startsWith("ppo") ? [["guard", grouped(now.intervened_windows), `of ${grouped(now.windows)} windows`]] : []),
   ];
 }
 

@@ -46,8 +46,8 @@ export class Panels {
     ], { title: "Policy", text: short, right: short });
     this.size = new Chart(at("size"), [
       { name: "global batch", hue: "blue", text: grouped },
-      { name: "gradient noise scale", hue: "orange", dash: [7, 4], text: short },
-    ], { title: "Global batch", text: short, log: true });
+      { name: "gradient noise scale", hue: "orange", dash: [7, 4], text: grouped },
+    ], { title: "Global batch", text: grouped, log: true });
     this.batch = null;
     this.heat = null;
     this.parts = null;
@@ -90,6 +90,7 @@ export class Panels {
   #setPolicy(state, axis, x, pick, common) {
     const { history, policy_history: learned } = state;
     const panel = document.getElementById("policy");
+    document.getElementById("policy-details").hidden = !history.reward.some((value) => value !== null);
     panel.hidden = !history.entropy.some((value) => value !== null) && learned.elapsed_seconds.length === 0;
     if (panel.hidden) return;
     // A version is published between two windows: it stands where the last of them does.

@@ -3,7 +3,7 @@
 import { Panels } from "/panels.js";
 import { tableOf } from "/sheet.js";
 import { clock, element, grouped, percent, short } from "/text.js";
-import { addControls, at, drawArbitrators, drawEvents, drawHeader, drawTiles, drawWarnings } from "/view.js";
+import { addControls, at, drawArbitrators, drawEvents, drawHeader, drawHeadline, drawTiles, drawWarnings } from "/view.js";
 import { WorkerTable, wholeColumns } from "/worker_table.js";
 
 function tilesOf({ now }, summary) {
@@ -49,7 +49,9 @@ export function showReport({ state, summary, tables, cluster_file: file }) {
   const phase = summary.succeeded ? "ended" : state.now.phase === "ended" ? "failed" : state.now.phase;
   const when = phase === state.now.phase && phase !== "ended" ? `as of ${clock(state.now.elapsed_seconds)}` : phase;
   drawHeader(state, phase, `${when}: ${summary.reason}`);
+  drawHeadline(state);
   drawTiles(tilesOf(state, summary));
+  at("workers").hidden = false;
   drawWarnings(summary.warnings);
   const begun = state.now.windows > 0;
   at("empty").hidden = begun;

@@ -56,6 +56,15 @@ export function element(tag, name = "", ...children) {
   return made;
 }
 
+/** A word of the glossary, which explains it on hover and on focus. */
+export function term(name, meaning) {
+  const made = element("span", "term", name);
+  made.tabIndex = 0;
+  made.dataset.tip = meaning;
+  made.setAttribute("aria-label", `${name}: ${meaning}`);
+  return made;
+}
+
 /** Sets a text only where it changes, so that nothing is laid out for nothing. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;

@@ -1,6 +1,7 @@
 // What the page of a live run and the report of one have in common, besides their charts.
 
-import { clock, element, grouped, setText } from "/text.js";
+import { glossary } from "/glossary.js";
+import { clock, element, grouped, setText, term } from "/text.js";
 
 export const at = (id) => document.getElementById(id);
 
@@ -16,12 +17,23 @@ export function drawHeader({ run }, phase, said) {
   if (document.title !== title) document.title = title;
 }
 
+/** What the batch sizes are worth against equal ones, and why; nothing while that is not known. */
+export function drawHeadline({ now }) {
+  const section = at("headline");
+  section.hidden = !now.headline;
+  setText(section.children[0], now.headline ?? "");
+  setText(section.children[1], now.because ? now.because + "." : "");
+}
+
 /** tiles: [name, value, note, share of a bar or nothing]. */
 export function drawTiles(tiles) {
   const section = at("tiles");
-  if (section.children.length !== tiles.length)
+  section.classList.remove("skeleton");
+  section.removeAttribute("aria-busy");
+  if ([...section.children].map((tile) => tile.firstChild.textContent).join() !== tiles.map(([name]) => name).join())
     section.replaceChildren(...tiles.map(([name, , , bar]) => {
-      const tile = element("div", "tile", element("div", "name", name), element("div", "value"), element("div", "note"));
+      const said = name in glossary ? term(name, glossary[name]) : name;
+      const tile = element("div", "tile", element("div", "name", said), element("div", "value"), element("div", "note"));
       if (bar !== undefined) {
         tile.append(Object.assign(element("progress"), { max: 1 }));
         tile.lastChild.setAttribute("aria-label", name);
@@ -94,10 +106,21 @@ export function drawArbitrators({ run, now, shards, workers }) {
     (now.steps_lost > 0 ? `, steps done again: ${grouped(now.steps_lost)}` : "")));
 }
 
-export function drawEvents({ events }) {
+export function drawEvents(state) {
+  const { events } = state;
+  at("events").hidden = events.length === 0;
+  const choice = at("event-kind");
+  const kinds = [...new Set(events.map((event) => event.event))].sort();
+  if (choice.dataset.kinds !== kinds.join()) {
+    choice.dataset.kinds = kinds.join();
+    const chosen = choice.value;
+    choice.replaceChildren(new Option("all kinds", ""), ...kinds.map((kind) => new Option(kind, kind)));
+    choice.value = kinds.includes(chosen) ? chosen : "";
+  }
+  choice.onchange = () => drawEvents(state);
   const list = at("events").querySelector("ol");
-  const newest = events.slice(-100).reverse();
-  const told = newest.length ? `${events.length} ${newest[0].at_seconds} ${newest[0].text}` : "";
+  const newest = events.filter((event) => !choice.value || event.event === choice.value).slice(-100).reverse();
+  const told = newest.length ? `${choice.value} ${events.length} ${newest[0].at_seconds} ${newest[0].text}` : "";
   if (list.dataset.told === told) return;
   list.dataset.told = told;
   list.replaceChildren(...newest.map((event) => element("li", "", element("span", "", clock(event.elapsed_seconds)),

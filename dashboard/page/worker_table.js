@@ -1,4 +1,4 @@
-// One row a worker: what it does now, and where its step's time goes.
+// One row per worker: what it does now, and where its step's time goes.
 
 import { element, fixed, grouped, percent, setText, span } from "/text.js";
 
@@ -18,7 +18,7 @@ const movedText = (samples, slower) => signed(samples) + (slower > 0 ? ` ×${fix
 export const newestColumns = [
   { name: "worker", of: (w, i) => w.name[i] },
   { name: "batch", of: (w, i) => w.batch[i], text: grouped },
-  { name: "next", title: "decided for the next window; ⛉ the guard stepped in", of: (w, i) => w.decided_batch[i],
+  { name: "next", title: "decided for the next window; ⛉ the guard overrode the policy's choice", of: (w, i) => w.decided_batch[i],
     text: (batch, w, i) => (w.guarded[i] ? "⛉ " : "") + grouped(batch) },
   { name: "samples/s", of: (w, i) => w.samples_per_second[i], text: grouped },
   { name: "share", title: "of all samples so far", of: (w, i, total) => w.samples[i] / total, text: (share) => percent(share, 1) },
@@ -26,7 +26,7 @@ export const newestColumns = [
   timeColumn,
   { name: "accuracy", of: (w, i) => w.accuracy[i], text: (share) => percent(share, 1) },
   { name: "reward", of: (w, i) => w.reward[i], text: (reward) => fixed(reward, 3) },
-  { name: "moved", title: "samples of the window that traces moved to it (+) or away from it (−); × how much longer its step had become",
+  { name: "moved", title: "samples of the window that balance moved to it (+) or away from it (−); × how much longer its step had become",
     of: (w, i) => w.moved[i], text: (samples, w, i) => movedText(samples, w.slower[i]) },
 ];
 
@@ -42,7 +42,7 @@ export const wholeColumns = [
   { name: "compute", of: (w, i) => w.parts.compute[i], text: span },
   { name: "slow-down", title: "of computing, as the cluster file sets it", of: (w, i) => w.compute_slowdown[i],
     text: (factor) => fixed(factor, 1) },
-  { name: "moved", title: "samples that traces moved to it (+) or away from it (−) between decisions", of: (w, i) => w.moved_samples[i], text: signed },
+  { name: "moved", title: "samples that balance moved to it (+) or away from it (−) between decisions", of: (w, i) => w.moved_samples[i], text: signed },
 ];
 
 export class WorkerTable {

@@ -174,6 +174,15 @@ export async function load(page, url) {
   return page.evaluate(() => performance.getEntriesByName("drawn")[0].startTime);
 }
 
+/** What axe-core finds serious or critical (WCAG 2), with the folded parts open. */
+export async function barriers(page) {
+  await page.evaluate(() => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
+  await page.evaluate(fs.readFileSync(path.join(process.cwd(), "node_modules/axe-core/axe.min.js"), "utf8")); // whatever the page's policy
+  const { violations } = await page.evaluate(() => globalThis.axe.run());
+  return violations.filter(({ impact }) => impact === "serious" || impact === "critical")
+    .map(({ id, nodes }) => `${id}: ${nodes.slice(0, 4).map(({ target }) => target.join(" ")).join("; ")}`);
+}
+
 /** What a reader would call broken. */
 export function faults(page) {
   return page.evaluate(() => {

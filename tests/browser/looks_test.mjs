@@ -6,7 +6,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
 
-import { faults, freePorts, load, openBrowser, pictures, simulateMany, start, temporaryDirectory, trainFour, until } from "./harness.mjs";
+import { barriers, faults, freePorts, load, openBrowser, pictures, simulateMany, start, temporaryDirectory, trainFour, until } from "./harness.mjs";
 
 const directory = temporaryDirectory();
 const served = [];
@@ -44,11 +44,54 @@ for (const workers of [4, 1024])
         await browser.page.screenshot({ path: path.join(pictures, `${workers}-${scheme}-${width}.png`), fullPage: true });
         assert.deepEqual(await faults(browser.page), []);
         assert.equal(await browser.page.locator(".heat canvas").count() > 0, workers > 16, "a heat map for many, lines for few");
+        assert.deepEqual(await barriers(browser.page), []);
         assert.deepEqual(browser.problems, []);
       } finally {
         await browser.close();
       }
     });
+
+test("explains its words by keyboard, and keeps the charts where they are", async () => {
+  const browser = await openBrowser();
+  try {
+    const { page } = browser;
+    await load(page, urls[4]);
+    assert.match(await page.textContent("#headline .gain"), /^(\d+(\.\d)? times the|About as many) samples per second /);
+    assert.match(await page.textContent("#headline .because"), /^\w+ computes \d+\.\d times slower than \w+, and gets \d+ of \d+ samples/);
+    await page.focus(".tile .term");
+    const shown = await page.evaluate(() => getComputedStyle(document.activeElement, "::after").content);
+    assert.match(shown, /samples of one step/);
+    assert.equal(await page.locator("#policy-details[open]").count(), 0, "the policy's details are folded");
+    await page.focus("#policy-details summary");
+    await page.keyboard.press("Enter");
+    assert.equal(await page.locator("#policy-details[open]").count(), 1);
+    const top = () => page.evaluate(() => document.querySelector("#batch .plot").getBoundingClientRect().top + scrollY);
+    const before = await top();
+    await page.hover("#accuracy .u-over");
+    assert.notEqual(await page.textContent("#accuracy .readout"), "");
+    assert.equal(await top(), before, "a readout moves no chart");
+    const labels = await page.evaluate(() => document.querySelector("#batch .plot").getAttribute("aria-label"));
+    assert.match(labels, /Batch size of each worker/);
+    await page.selectOption("#event-kind", "telemetry");
+    const kinds = await page.locator("#events li span:nth-child(2)").allTextContents();
+    assert.deepEqual([...new Set(kinds)], ["telemetry"]);
+    assert.deepEqual(browser.problems, []);
+  } finally {
+    await browser.close();
+  }
+});
+
+test("has buttons that a finger hits", async () => {
+  const browser = await openBrowser({ width: 390, height: 844 });
+  try {
+    await load(browser.page, urls[4]);
+    const small = await browser.page.evaluate(() => [...document.querySelectorAll("button, select, summary")]
+      .filter((one) => one.offsetParent !== null && one.getBoundingClientRect().height < 44).map((one) => one.outerHTML.slice(0, 60)));
+    assert.deepEqual(small, []);
+  } finally {
+    await browser.close();
+  }
+});
 
 test("the heat map and the table answer the keyboard", async () => {
   const browser = await openBrowser();

@@ -7,7 +7,7 @@ import path from "node:path";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
 
-import { faults, load, openBrowser, pictures, simulateMany, source, start, temporaryDirectory, trainFour } from "./harness.mjs";
+import { barriers, faults, load, openBrowser, pictures, simulateMany, source, start, temporaryDirectory, trainFour } from "./harness.mjs";
 
 const directory = temporaryDirectory();
 const reports = {};
@@ -44,6 +44,7 @@ for (const name of [4, 1024, "compared"])
         assert.deepEqual(await faults(browser.page), []);
         assert.deepEqual(browser.problems, []);
         assert.deepEqual(browser.elsewhere(), [], "it asks nobody");
+        assert.deepEqual(await barriers(browser.page), []);
       } finally {
         await browser.close();
       }
@@ -110,6 +111,7 @@ for (const [name, charts] of [[4, 8], [1024, 7], ["compared", 14]])
   test(`every chart of report ${name} saves as a picture`, async () => {
     const { page, problems, close } = await open(name, { width: 390 }); // as wide on a phone as on a desk
     try {
+      await page.evaluate(() => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
       const buttons = page.locator("button.save:visible");
       const count = await buttons.count();
       assert.equal(count, charts);
