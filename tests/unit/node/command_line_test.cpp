@@ -125,7 +125,7 @@ TEST_F(CommandLine, InitWritesAClusterFileThatIsValid) {
   ASSERT_EQ(made.code, exit_done) << made.err;
   EXPECT_THAT(made.out, HasSubstr("6 hosts, gpu1 arbitrates"));
   EXPECT_THAT(made.out, HasSubstr("    ... and so on for 2 more"));
-  EXPECT_THAT(made.out, HasSubstr("/keys: keys, with which hosts prove"));
+  EXPECT_THAT(made.out, HasSubstr("/keys: host keys"));
   const auto read = cluster::read_cluster_file(path);
   ASSERT_TRUE(read.errors.empty()) << cluster::to_string(read.errors.front());
   EXPECT_EQ(read.file.name, "lab");
