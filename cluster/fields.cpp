@@ -305,7 +305,9 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"arbitrator",
      "policy_file",
      in<arbitrator_section, &arbitrator::policy_file>,
-     "Parameters to start from; empty draws fresh ones from the seed. A relative path starts at this file's directory.",
+     "Parameters to start from. Left out, `ppo` starts live from those that come with the program, where they fit; "
+     "empty "
+     "draws fresh ones from the seed. A relative path starts at this file's directory.",
      {},
      {},
      &optional_path_rule},

@@ -2,6 +2,7 @@
 #include "node/commands/command.hpp"
 #include "node/launch/keys.hpp"
 #include "node/launch/port_check.hpp"
+#include "node/launch/shipped_files.hpp"
 #include "node/training/loaded_trainer.hpp"
 
 #include <algorithm>
@@ -25,7 +26,7 @@ std::vector<cluster::file_error> cautions(const cluster::cluster_file& file) {
       found.push_back(cluster::error_at(file, "host[" + std::to_string(i) + "].address", caution));
   const auto& arbitrator = file.arbitrator;
   if (arbitrator.mode == cluster::policy_mode::infer && cluster::has_parameters(arbitrator.policy) &&
-      arbitrator.policy_file.empty())
+      arbitrator.policy_file.empty() && find_default_parameters(file).empty())
     found.push_back(cluster::error_at(
         file, "arbitrator.mode",
         "arbitrator.mode is \"infer\" without a policy_file: the policy stays as random as its seed"));

@@ -365,6 +365,9 @@ int run(const run_arguments& arguments, command_context& context) {
     if (const int code = check_signer(given, options, context.err); code != exit_done)
       return code;
 
+  if (options.policy_from.empty())
+    options.policy_from = find_default_parameters(*file);
+
   if (problem = begin_run(run, *file, host->name, arguments, signals.token()); !problem.empty()) {
     context.err << "dynamix-node: error: " << problem << "\n";
     return exit_failed;

@@ -1,9 +1,15 @@
 #include "node/launch/shipped_files.hpp"
 
+#include "messages/types.hpp"
 #include "node/launch/child_process.hpp"
+#include "policy/controller.hpp"
+#include "storage/atomic_file.hpp"
 
+#include <cstdint>
 #include <filesystem>
+#include <stdexcept>
 #include <sys/stat.h>
+#include <vector>
 
 namespace dynamix::node {
 
@@ -29,6 +35,21 @@ bool is_shipped(const std::string& path, std::string_view name) {
   struct stat file = {};
   return ::stat(own_program().c_str(), &program) == 0 && ::stat(shipped.c_str(), &file) == 0 &&
          (file.st_uid == program.st_uid || file.st_uid == 0) && (file.st_mode & S_IWOTH) == 0;
+}
+
+std::string find_default_parameters(const cluster::cluster_file& file) {
+  if (file.arbitrator.policy != cluster::policy_kind::ppo || file.gives("arbitrator.policy_file"))
+    return "";
+  auto path = find_shipped("policies/ppo.dynamix");
+  std::string contents;
+  if (path.empty() || !storage::read_file(path, messages::max_policy_bytes, contents).empty())
+    return "";
+  try {
+    policy::make_controller(file, std::vector<std::uint8_t>(contents.begin(), contents.end()));
+  } catch (const std::invalid_argument&) {
+    return ""; // of other votes or another network
+  }
+  return path;
 }
 
 } // namespace dynamix::node
