@@ -235,6 +235,7 @@ void virtual_training::close_window() {
     training.sigma_norm = noise.sigma_norm;
     training.sigma2_norm = noise.sigma2_norm;
     training.noise_scale = noise.noise_scale;
+    training.noise_error = noise.noise_error;
     training.learning_rate = rate_.learning_rate * file_.training.learning_rate;
     training.gain = rate_.gain;
     shard.reports.push_back(std::move(report));
@@ -246,10 +247,11 @@ void virtual_training::close_window() {
     decided_key_ = decision.key;
   }
   fmt::print("{{\"window\": {}, \"step\": {}, \"samples\": {}, \"seconds\": {:.3f}, \"batch\": {}, \"decided\": {}, "
-             "\"planned\": {}, \"noise_scale\": {:.1f}, \"gain\": {:.3f}, \"loss\": {:.4f}, \"guarded\": {}}}\n",
+             "\"planned\": {}, \"noise_scale\": {:.1f}, \"noise_error\": {:.3f}, \"gain\": {:.3f}, \"loss\": {:.4f}, "
+             "\"guarded\": {}}}\n",
              shard.window, step_, samples_, seconds_, total,
              std::accumulate(decided_.begin(), decided_.end(), std::uint64_t{0}),
-             verdict.window.predicted.planned.total, noise.noise_scale, rate_.gain,
+             verdict.window.predicted.planned.total, noise.noise_scale, noise.noise_error, rate_.gain,
              loss_ / static_cast<double>(window_samples_), verdict.window.workers.front().intervention.empty() ? 0 : 1);
   window_first_step_ = step_;
   steps_ = 0;

@@ -130,7 +130,8 @@ DYNAMIX_API int dynamix_samples(dynamix_run* run, uint32_t* numbers, size_t coun
 DYNAMIX_API int dynamix_shares(const dynamix_run* run, uint32_t* counts, size_t members);
 /* The oldest batch that was dealt and not delivered is with the training loop now. */
 DYNAMIX_API int dynamix_deliver(dynamix_run* run, dynamix_deal* deal);
-/* Steps that the epoch is going to have at the present batch sizes, for progress bars. */
+/* Steps that the epoch is going to have at the present batch sizes, for progress bars and schedules; at the initial ones
+ * where training has begun with less, before anything is decided. */
 DYNAMIX_API uint64_t dynamix_epoch_steps(const dynamix_run* run);
 
 /* ---- Steps ---- */

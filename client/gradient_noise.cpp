@@ -7,6 +7,7 @@ namespace dynamix::client {
 namespace {
 
 constexpr double share_max = 0.99; ///< of a step: phi is bounded near 100 critical B
+constexpr double error_max = 3;    ///< of ln(phi): nothing is known
 
 } // namespace
 
@@ -54,7 +55,22 @@ void gradient_noise::add_share(const noise_sample& sample, const gradient_observ
   if (!(observation.global_square > 0))
     return; // no gradient has no share of noise
   const double steps = std::clamp(static_cast<double>(state_.steps) / 2, options_.horizon_least, options_.horizon_most);
-  share.add(std::clamp(sample.trace / (batch * observation.global_square), 0.0, share_max), 1 - 1 / steps);
+  const double newest = std::clamp(sample.trace / (batch * observation.global_square), 0.0, share_max);
+  const double decay = 1 - 1 / steps;
+  if (weights_ > 0)
+    spread_.add((newest - share.value()) * (newest - share.value()), decay);
+  weights_ = decay * weights_ + 1 - decay;
+  squared_weights_ = decay * decay * squared_weights_ + (1 - decay) * (1 - decay);
+  share.add(newest, decay);
+}
+
+/// d ln(S/(1 - S)) = dS/(S (1 - S)).
+double gradient_noise::noise_error(double share) const {
+  if (spread_.weight == 0)
+    return 0;
+  const double error = std::sqrt(spread_.value() * squared_weights_) / weights_;
+  const double slope = share * (1 - share);
+  return slope > 0 ? std::min(error_max, error / slope) : error_max;
 }
 
 noise_estimate gradient_noise::estimate() const {
@@ -67,6 +83,7 @@ noise_estimate gradient_noise::estimate() const {
   estimate.valid = state_.steps >= options_.warm_up_steps;
   const double share = std::min(state_.share.value(), share_max); // a state may come from a file
   estimate.noise_scale = options_.critical * state_.batch * share / (1 - share);
+  estimate.noise_error = noise_error(share);
   if (own_steps_ == 0)
     return estimate;
   const double own_trace = own_weighted_square_.value() - own_batch_mean_.value() * estimate.gradient_square;
@@ -84,6 +101,8 @@ void gradient_noise::restore(const noise_state& state) {
   own_batch_mean_ = {};
   own_steps_ = 0;
   own_batch_ = 0;
+  spread_ = {};
+  weights_ = squared_weights_ = 0;
 }
 
 } // namespace dynamix::client

@@ -34,6 +34,7 @@ struct noise_estimate {
   double trace = 0;
   double gradient_square = 0; ///< at least `floor` of the mean |g|^2, so that the quotients stay bounded
   double noise_scale = 0;     ///< phi, samples, >= 0: the critical batch that the noise share speaks for
+  double noise_error = 0;     ///< standard error of ln(phi), by how the steps' shares spread; 0: not known
   double sigma2_norm = 0;     ///< max(0, E|g_i|^2 - |G|^2) / |G|^2 at the worker's present batch size
   double sigma_norm = 0;      ///< its root
 };
@@ -77,7 +78,8 @@ struct noise_options {
 /// expected share of S = tr/(tr + B |G|^2) comes to phi = critical B S/(1 - S). A step's share is bounded, so one
 /// gradient a hundred times as large as the others is one step of many. Averages of tr and |G|^2 it rules for as long
 /// as they last, as do quotients of single steps. When B changes the average is restated so that phi stays. The first
-/// steps change phi most, and their average is shorter.
+/// steps change phi most, and their average is shorter. How far the steps' shares lie from their mean says how well phi
+/// is known; what it does not say is how near `critical` is to the truth.
 class gradient_noise {
 public:
   explicit gradient_noise(noise_options options = {});
@@ -87,11 +89,13 @@ public:
   noise_estimate estimate() const;
 
   noise_state state() const { return state_; }
-  /// The worker's own average is not part of the state and warms up anew. So does phi from a state without a share.
+  /// The worker's own average and the shares' spread are not part of the state and warm up anew. So does phi from a
+  /// state without a share.
   void restore(const noise_state& state);
 
 private:
   void add_share(const noise_sample& sample, const gradient_observation& observation);
+  double noise_error(double share) const;
 
   noise_options options_;
   noise_state state_;
@@ -101,6 +105,9 @@ private:
   debiased_average own_batch_mean_;
   std::uint64_t own_steps_ = 0;
   std::uint32_t own_batch_ = 0;
+  debiased_average spread_; ///< of squared deviations of a step's share from the mean before it
+  double weights_ = 0;      ///< of the steps since `restore` in the mean share
+  double squared_weights_ = 0;
 };
 
 } // namespace dynamix::client

@@ -30,6 +30,7 @@ void visit_columns(Introduction& of, Number&& number) {
   number(of.rank);
   number(of.workers);
   number(of.cluster_seed);
+  number(of.batch.first);
 }
 
 /// What must be the same on all members, with its name.

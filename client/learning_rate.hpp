@@ -15,6 +15,12 @@ struct learning_rate_state {
   friend bool operator==(const learning_rate_state&, const learning_rate_state&) = default;
 };
 
+/// Whether a global batch may be smaller than the initial one: under the rules whose learning rate is right there,
+/// adascale, or near enough, square_root.
+constexpr bool goes_below_initial(messages::rate_rule rule) {
+  return rule == messages::rate_rule::adascale || rule == messages::rate_rule::square_root;
+}
+
 struct learning_rate_step {
   double learning_rate = 0; ///< to apply to this step's gradient
   double gain = 1;          ///< r of AdaScale; for the other rules the factor on the base rate

@@ -15,6 +15,7 @@ namespace {
 
 /// The gradient noise is averaged over steps, so it is measured in each of the first ones.
 constexpr std::uint64_t densely_measured_steps = 16;
+constexpr std::uint64_t undecided_windows = 4; ///< without a decision, before a small global batch grows by itself
 
 std::vector<std::uint32_t> initial_batches(const std::vector<member_batch>& members) {
   std::vector<std::uint32_t> batches;
@@ -23,13 +24,22 @@ std::vector<std::uint32_t> initial_batches(const std::vector<member_batch>& memb
   return batches;
 }
 
+std::vector<std::uint32_t> first_batches(const std::vector<member_batch>& members) {
+  std::vector<std::uint32_t> batches;
+  for (const auto& member : members)
+    batches.push_back(member.first == 0 ? member.initial : member.first);
+  return batches;
+}
+
 } // namespace
 
 lockstep::lockstep(lockstep_options options)
     : options_(std::move(options)), introduced_(options_.members), present_(options_.members.size(), true),
       base_batch_(batch_plan(initial_batches(options_.members)).newest().total()),
-      plan_(initial_batches(options_.members)), sampler_(options_.seed, options_.samples, options_.shuffled),
-      rule_(new_rule(base_batch_)) {}
+      plan_(first_batches(options_.members)), sampler_(options_.seed, options_.samples, options_.shuffled),
+      rule_(new_rule(base_batch_)) {
+  wait_for_decision();
+}
 
 lockstep::lockstep(lockstep_options options, lockstep_start start) : lockstep(std::move(options)) {
   base_batch_ = start.base_batch;
@@ -42,6 +52,7 @@ lockstep::lockstep(lockstep_options options, lockstep_start start) : lockstep(st
   samples_ = start.samples;
   position_ = start.position;
   first_step_ = step_;
+  wait_for_decision();
 }
 
 learning_rate lockstep::new_rule(std::uint64_t base_batch) const {
@@ -140,7 +151,8 @@ std::uint64_t lockstep::epoch_steps() const {
     const auto end = i + 1 < entries.size() ? entries[i + 1].from_step : UINT64_MAX;
     if (end <= step)
       continue;
-    const auto total = entries[i].total();
+    const bool to_come = i + 1 == entries.size();
+    const auto total = to_come && begins_small() ? base_batch_ : entries[i].total();
     const auto whole = left / total;
     const auto fitting = whole + (left % total > 0 && !(options_.drop_last && is_rest(left % total, total)) ? 1 : 0);
     const auto taken = std::min(fitting, end - step);
@@ -205,9 +217,7 @@ void lockstep::computed(double seconds) {
 
 /// Of all members in a step, where nobody decides: the rule says whether fewer are worth as much.
 std::uint64_t lockstep::least_total() const {
-  return options_.rule == messages::rate_rule::adascale || options_.rule == messages::rate_rule::square_root
-             ? 0
-             : base_batch_;
+  return goes_below_initial(options_.rule) ? 0 : base_batch_;
 }
 
 step_row lockstep::write_row(std::array<messages::decision, 2> held, session::step_request request, double weight,
@@ -304,9 +314,15 @@ void lockstep::plan_next(std::span<const step_row> rows, const session::agreemen
   if (agreed.key) {
     last_agreed_ = *agreed.key;
     next.key = *agreed.key;
+    wait_for_decision();
     // Where the members choose the global batch, a decision only repeats what they reported some steps ago.
     for (std::size_t member = 0; options_.balances != messages::balancing::all && member < rows.size(); ++member)
       next.batches[member] = is_present(member) ? agreed.decisions[member].batch : 0;
+  }
+  const bool nobody_decides = options_.decides && options_.balances != messages::balancing::all;
+  if (nobody_decides && goes_below_initial(options_.rule) && step_ >= undecided_step_) {
+    undecided_step_ = step_ + options_.window_steps;
+    next.batches = grow_back(next.batches);
   }
   for (std::size_t member = 0; member < rows.size(); ++member)
     next.batches[member] = std::min(next.batches[member], std::max(rows[member].highest_batch, 1U));
@@ -320,6 +336,27 @@ void lockstep::plan_next(std::span<const step_row> rows, const session::agreemen
   next.from_step = from_step;
   next.agreed_step = step_;
   plan_.add(std::move(next));
+}
+
+bool lockstep::begins_small() const {
+  const auto& now = plan_.newest();
+  return now.key == messages::decision_key{} && now.total() < base_batch_ &&
+         std::ranges::any_of(introduced_, [](const member_batch& each) { return each.first > 0; });
+}
+
+void lockstep::wait_for_decision() {
+  undecided_step_ = step_ + undecided_windows * options_.window_steps;
+}
+
+/// Training began small, or was decided to be, and now the arbitrator is gone: what nobody looks after is not left so.
+std::vector<std::uint32_t> lockstep::grow_back(const std::vector<std::uint32_t>& batches) const {
+  const auto total = std::accumulate(batches.begin(), batches.end(), std::uint64_t{0});
+  if (total >= base_batch_)
+    return batches;
+  std::vector<std::uint32_t> grown;
+  for (const auto batch : split_in_proportion(std::min(2 * total, base_batch_), batches))
+    grown.push_back(static_cast<std::uint32_t>(batch));
+  return share_among(grown, introduced_, present_);
 }
 
 /// What all come to of their own paces, at the global batch of `decided`, which is what is in force where nothing was
@@ -414,6 +451,7 @@ void lockstep::regroup(const std::vector<bool>& present) {
   plan_ = batch_plan(share_among(settled_batches().batches, introduced_, present));
   present_ = present;
   first_step_ = step_;
+  wait_for_decision();
   last_agreed_ = {};
   // An epoch that has come to its end meanwhile has no more steps.
   epoch_open_ = started_epoch_ == position_.epoch;

@@ -16,6 +16,7 @@
 ///      (policy/balance.hpp), which keep its global batch.
 /// S-4  What must be the same on all members is in each row's digest: who has come to something else says so in the
 ///      next step, and nobody trains on.
+/// S-5  A global batch below the initial one grows back to it while no decision comes.
 
 #include "client/batch_plan.hpp"
 #include "client/gradient_noise.hpp"
@@ -41,6 +42,7 @@ struct member_batch {
   std::uint32_t initial = 1;
   std::uint32_t lowest = 1;
   std::uint32_t highest = messages::max_batch;
+  std::uint32_t first = 0; ///< of the first steps; 0: `initial`
 };
 
 struct lockstep_options {
@@ -122,7 +124,8 @@ public:
   std::vector<std::uint64_t> shares() const;
   /// The oldest deal that was not delivered yet; nothing where there is none.
   std::optional<dealt_step> deliver();
-  /// Steps of the epoch: those dealt since `start_epoch`, and those to come at the planned batch sizes.
+  /// Steps of the epoch: those dealt since `start_epoch`, and those to come at the planned batch sizes; at the initial
+  /// ones where training has begun with less, which lasts for some steps: schedules are made from this number.
   std::uint64_t epoch_steps() const;
 
   // The step that is completed next.
@@ -219,6 +222,9 @@ private:
   void plan_next(std::span<const step_row> rows, const session::agreement& agreed, std::uint64_t from_step);
   std::vector<step_row> with_absent_agreeing(std::span<const step_row> rows) const;
   std::vector<std::uint32_t> balance(std::span<const step_row> rows, const std::vector<std::uint32_t>& decided);
+  void wait_for_decision();
+  bool begins_small() const;
+  std::vector<std::uint32_t> grow_back(const std::vector<std::uint32_t>& batches) const;
   learning_rate new_rule(std::uint64_t base_batch) const;
 
   lockstep_options options_;
@@ -232,6 +238,7 @@ private:
   learning_rate_step rate_; ///< of the last step
   messages::decision_key last_agreed_;
   policy::balancer balancer_;
+  std::uint64_t undecided_step_ = 0; ///< from which on a global batch below the initial one grows by itself
 
   // Completed.
   std::uint64_t step_ = 0;

@@ -223,6 +223,7 @@ std::string lockstep::restore(std::span<const std::uint64_t> words, std::span<co
   rule_.restore(state.rule);
   rate_ = state.rate;
   step_ = first_step_ = state.step;
+  wait_for_decision();
   samples_ = state.samples;
   position_ = state.position;
   in_epoch_ = false;

@@ -161,7 +161,8 @@ messages::balancing run::balancing_of(std::uint32_t wanted) const {
   return wanted == DYNAMIX_BALANCE_ON && said == messages::balancing::off ? messages::balancing::shares : said;
 }
 
-/// This worker's bounds: the caller's, else the agent's, else none; wide enough for the batch it begins with.
+/// This worker's bounds: the caller's, else the agent's, else none; wide enough for its initial batch. What it begins
+/// with is less where the agent says so.
 std::string run::settle_bounds(const dynamix_workload& workload) {
   auto& batch = introduced_->batch;
   batch.initial = workload.batch;
@@ -178,6 +179,8 @@ std::string run::settle_bounds(const dynamix_workload& workload) {
   if (link_ && (batch.initial < welcome_.lowest_batch || batch.initial > welcome_.highest_batch))
     notice(fmt::format("the batch size {} is outside of the cluster file's, {} to {}", batch.initial,
                        welcome_.lowest_batch, welcome_.highest_batch));
+  if (link_ && welcome_.start_divisor > 1 && goes_below_initial(introduced_->rule))
+    batch.first = std::max(batch.lowest, batch.initial / welcome_.start_divisor);
   return {};
 }
 
@@ -197,6 +200,7 @@ std::string run::introduce(const dynamix_workload& workload, std::span<std::int6
                        workload.window_steps, welcome_.window_steps);
   introduced_.emplace();
   auto& own = *introduced_;
+  own.rule = rule_of(workload.rule);
   if (auto problem = settle_bounds(workload); !problem.empty())
     return problem;
   own.version = introduction_version;
@@ -206,7 +210,6 @@ std::string run::introduce(const dynamix_workload& workload, std::span<std::int6
   own.seed = workload.seed;
   own.shuffled = workload.shuffle != 0;
   own.drop_last = workload.drop_last != 0;
-  own.rule = rule_of(workload.rule);
   own.adaptive = workload.adaptive != 0;
   own.window_steps = link_ ? welcome_.window_steps : workload.window_steps;
   if (own.window_steps == 0)

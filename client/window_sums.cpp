@@ -35,6 +35,7 @@ messages::training_statistics window_sums::statistics(const noise_estimate& nois
     result.sigma_norm = noise.sigma_norm;
     result.sigma2_norm = noise.sigma2_norm;
     result.noise_scale = noise.noise_scale;
+    result.noise_error = noise.noise_error;
   }
   result.learning_rate = rate.learning_rate;
   result.gain = rate.gain;

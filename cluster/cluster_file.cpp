@@ -98,12 +98,13 @@ const host& cluster_file::arbitrator_host() const {
   throw std::logic_error("a cluster file without an arbitrator was used"); // validation refuses such a file
 }
 
+bool cluster_file::begins_small() const {
+  return !arbitrator.shadow && (arbitrator.policy == policy_kind::goodput || arbitrator.policy == policy_kind::ppo);
+}
+
 std::uint32_t cluster_file::first_batch() const {
-  constexpr std::uint32_t start_divisor = 4;
-  const bool plans =
-      !arbitrator.shadow && (arbitrator.policy == policy_kind::goodput || arbitrator.policy == policy_kind::ppo);
-  return plans && goes_below_initial(training.rule) ? std::max(batch.lowest, batch.initial / start_divisor)
-                                                    : batch.initial;
+  return begins_small() && goes_below_initial(training.rule) ? std::max(batch.lowest, batch.initial / start_divisor)
+                                                             : batch.initial;
 }
 
 std::vector<std::uint32_t> cluster_file::highest_by_rank() const {

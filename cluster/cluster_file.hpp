@@ -103,6 +103,8 @@ enum class learning_rate_rule : std::uint8_t { constant, linear, square_root, ad
 constexpr bool goes_below_initial(learning_rate_rule rule) {
   return rule == learning_rate_rule::adascale || rule == learning_rate_rule::square_root;
 }
+/// What the initial batch size is divided by where training begins small.
+inline constexpr std::uint32_t start_divisor = 4;
 /// Group norm depends on no other sample, so unequal batches cannot skew it; batch norm is not offered.
 enum class normalization_kind : std::uint8_t { none, group };
 enum class schedule_kind : std::uint8_t { constant, cosine };
@@ -371,9 +373,11 @@ struct cluster_file {
   /// Whether workers share the global batch by their paces at every step, between two decisions: arbitrator.balance,
   /// and where it is automatic under the policies that choose a global batch. Never where decisions are only shown.
   bool balances() const;
-  /// Batch size of a worker's first steps: a quarter of the initial one, within the limits, where the policy goes by
-  /// the noise scale and the learning rate is right below it. Early on steps count, not samples (Merrill et al., arXiv
-  /// 2505.23971), and the policy has them grow as soon as the noise scale speaks for it, or is not to be had.
+  /// Whether training begins with less than the initial batch size where the learning rate is right there: the policy
+  /// goes by the noise scale. Early on steps count, not samples (Merrill et al., arXiv 2505.23971), and the policy has
+  /// them grow as soon as the noise scale speaks for it, or is not to be had.
+  bool begins_small() const;
+  /// Batch size of a worker's first steps: the initial one, or a quarter of that, within the limits.
   std::uint32_t first_batch() const;
   /// reward.kind, with `automatic` resolved.
   reward_kind reward_in_force() const;

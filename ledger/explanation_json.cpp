@@ -42,6 +42,7 @@ json predicted_object(const ledger::window& window, const ledger::worker& row) {
           {"planned_batch", row.planned_batch == 0 ? json(nullptr) : json(row.planned_batch)},
           {"exchange_seconds", predicted.exchange_seconds},
           {"noise_scale", predicted.noise_scale < 0 ? json(nullptr) : json(predicted.noise_scale)},
+          {"noise_error", predicted.noise_error > 0 ? json(predicted.noise_error) : json(nullptr)},
           {"assigned", to_object(predicted.assigned)},
           {"decided", to_object(predicted.decided)},
           {"planned", to_object(predicted.planned)}};

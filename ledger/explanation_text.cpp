@@ -19,6 +19,15 @@ std::string rounded(double number) {
 }
 
 /// The terms that the total is made of, which may be of either kind (policy/reward.hpp).
+/// With one standard error to either side, where it is known.
+std::string noise_text(const policy::window_prediction& predicted) {
+  const double factor = std::exp(predicted.noise_error);
+  return rounded(predicted.noise_scale) +
+         (predicted.noise_error > 0
+              ? " (" + rounded(predicted.noise_scale / factor) + " to " + rounded(predicted.noise_scale * factor) + ")"
+              : "");
+}
+
 std::string reward_text(const policy::reward_terms& reward) {
   const double paper = reward.accuracy + reward.gain - reward.time - reward.batch - reward.noise;
   if (reward.total == reward.progress && std::abs(reward.total - paper) > 1e-9)
@@ -55,7 +64,7 @@ std::string prediction_text(const window_explanation& explanation) {
       text += "; at best " + promise_text(predicted.planned, exchange);
     text += ". Of a step the exchange takes " + milliseconds(exchange) + ". " +
             (predicted.noise_scale < 0 ? "The noise scale is not measured yet, so all samples count as useful.\n"
-                                       : "Noise scale: " + rounded(predicted.noise_scale) + " samples.\n");
+                                       : "Noise scale: " + noise_text(predicted) + " samples.\n");
   } else {
     text += "Predicted: nothing, for no worker had been measured.\n";
   }

@@ -36,7 +36,7 @@ DYNAMIX_FIELDS(time_split, compute_seconds, cpu_wait_seconds, network_seconds, b
 DYNAMIX_FIELDS(judged_worker, report, stale, time, reward, state, probabilities, action, log_probability, value,
                assigned_batch, decided_batch, proposed_batch, intervention, reason, predicted_seconds, planned_batch)
 DYNAMIX_FIELDS(promised_step, total, slowest_seconds, goodput)
-DYNAMIX_FIELDS(window_prediction, exchange_seconds, noise_scale, assigned, decided, planned)
+DYNAMIX_FIELDS(window_prediction, exchange_seconds, noise_scale, noise_error, assigned, decided, planned)
 DYNAMIX_FIELDS(judged_window, key, generation, policy_version, decided, gather_seconds, decide_seconds, workers,
                predicted, guard)
 

@@ -151,6 +151,8 @@ void run_course::summarise(const ledger::window& window, const std::map<std::str
     add(signal::step_seconds, report.training.iteration_seconds);
     add(signal::reward, judged.reward.total);
     add(signal::noise_scale, report.training.gradient_valid ? report.training.noise_scale : unknown);
+    const bool error_known = report.training.gradient_valid && report.training.noise_error > 0;
+    add(signal::noise_error, error_known ? report.training.noise_error : unknown);
     add(signal::learning_rate, report.training.learning_rate);
     const auto parts = parts_of(judged);
     for (std::size_t i = 0; i < parts.size(); ++i)

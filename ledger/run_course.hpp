@@ -36,6 +36,7 @@ enum class signal : std::uint8_t {
   entropy, ///< of the policy, nats
   global_batch,
   noise_scale,
+  noise_error, ///< of its natural logarithm
   learning_rate,
   compute, ///< the first of the parts, in their order
   cpu_wait,
@@ -48,10 +49,10 @@ enum class signal : std::uint8_t {
 };
 inline constexpr auto signal_count = static_cast<std::size_t>(signal::count);
 inline constexpr std::array<std::string_view, signal_count> signal_names = {
-    "elapsed_seconds", "samples", "accuracy", "loss",         "samples_per_second",
-    "step_seconds",    "reward",  "entropy",  "global_batch", "noise_scale",
-    "learning_rate",   "compute", "cpu_wait", "network",      "barrier",
-    "exchange",        "data",    "other"};
+    "elapsed_seconds", "samples",       "accuracy", "loss",         "samples_per_second",
+    "step_seconds",    "reward",        "entropy",  "global_batch", "noise_scale",
+    "noise_error",     "learning_rate", "compute",  "cpu_wait",     "network",
+    "barrier",         "exchange",      "data",     "other"};
 
 time_parts parts_of(const ledger::worker& judged);
 double samples_per_second(const messages::training_statistics& training);

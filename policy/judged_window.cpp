@@ -26,6 +26,7 @@ void predict(const measured_cluster& measured, judged_window& window) {
   }
   window.predicted = {.exchange_seconds = measured.exchange_seconds(),
                       .noise_scale = measured.noise_scale(),
+                      .noise_error = measured.noise_error(),
                       .assigned = promise(measured.judge(std::move(assigned))),
                       .decided = promise(measured.judge(std::move(decided)))};
   if (plan != nullptr)

@@ -46,6 +46,7 @@ struct promised_step {
 struct window_prediction {
   double exchange_seconds = 0;
   double noise_scale = -1; ///< samples; negative: not measured
+  double noise_error = 0;  ///< standard error of its natural logarithm; 0: not known
   promised_step assigned;  ///< had nothing been decided
   promised_step decided;
   promised_step planned; ///< the highest goodput, where the policy asked for it

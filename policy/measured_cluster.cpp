@@ -30,6 +30,7 @@ constexpr double same_time = 0.002;       ///< of a step: splits that differ by 
 constexpr double largest_trend = 1e6;     ///< of the noise scale
 constexpr std::uint32_t windows_remembered = 256; ///< what ran before the last so many windows bounds no plan
 constexpr double largest_noise_scale = 1e12;      ///< samples
+constexpr double largest_noise_error = 3;         ///< of its logarithm
 constexpr int candidates_max = 400;               ///< a factor of 2^25
 
 double sum(std::span<const std::uint32_t> values) {
@@ -130,6 +131,7 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
     largest_run_ = {.newest = 0, .before = largest_run_.newest};
   }
   double phi = 0;
+  double error = 0;
   double phis = 0;
   // The least of this window's waits, not of each worker's mean: the slowest is another in each window, so every worker
   // waits on average.
@@ -143,6 +145,7 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
     }
     if (report.window == shard.window && report.training.gradient_valid) {
       phi += bounded(report.training.noise_scale, 0, largest_noise_scale);
+      error += bounded(report.training.noise_error, 0, largest_noise_error);
       ++phis;
     }
   }
@@ -151,6 +154,7 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
     exchange_seconds_ = mean_of(exchange_seconds_, least_wait, exchange_weight);
   if (phis > 0) {
     noise_scale_ = phi / phis;
+    noise_error_ = error / phis;
     mean_noise_scale_ = mean_of(mean_noise_scale_, noise_scale_, phi_weight);
   }
   measure_straggling(shard);

@@ -73,6 +73,8 @@ public:
   /// The newest window's noise scale in samples, which the workers have averaged over steps; negative while not
   /// measured.
   double noise_scale() const { return noise_scale_; }
+  /// Standard error of its natural logarithm; 0 while nobody says.
+  double noise_error() const { return noise_error_; }
   /// The noise scale over its moving average, by which it changes; 1 while not measured.
   double noise_trend() const;
   /// The global batch that a script's training began with, which no cluster file knows; 0: none has told.
@@ -184,6 +186,7 @@ private:
   bool work_moves_ = false;      ///< workers have told of their pace, so they move work
   double straggling_ = 0;        ///< logarithm; moving mean
   double noise_scale_ = -1;
+  double noise_error_ = 0;
   double mean_noise_scale_ = -1;
   /// The largest global batch that has run, in the windows that are remembered. What workers have run who have gone, or
   /// the same ones long ago, is no measure of what may be tried next.

@@ -40,7 +40,8 @@ messages::client_welcome describe_place(const training_options& options) {
           .seed = file.seed,
           .cores = options.cores,
           .gpu = host.gpus.size() == 1 ? host.gpus.front() : -1,
-          .balances = session::balancing_of(file)};
+          .balances = session::balancing_of(file),
+          .start_divisor = file.begins_small() ? cluster::start_divisor : 0};
 }
 
 } // namespace

@@ -2,7 +2,7 @@
 
 import { Panels } from "/panels.js";
 import { Store } from "/store.js";
-import { clock, fixed, grouped, percent, setText, short, span } from "/text.js";
+import { clock, fixed, grouped, percent, setText, short, span, withError } from "/text.js";
 import { addControls, at, drawArbitrators, drawEvents, drawHeader, drawHeadline, drawTiles, drawWarnings } from "/view.js";
 import { WorkerTable, newestColumns } from "/worker_table.js";
 
@@ -78,7 +78,7 @@ function tilesOf({ run, now, workers, evaluations, history }) {
     ["throughput", short(speed), ended ? "samples/s, mean" : "samples per second"],
     ["step", span(ended ? mean(history.step_seconds) : now.step_seconds), ended ? `mean of ${grouped(now.windows)} windows` : `window ${grouped(now.window)}`],
     ["global batch", now.global_batch === null ? "–" : grouped(ended ? mean(history.global_batch) : now.global_batch),
-      ended ? "mean of the run" : "noise scale " + (now.noise_scale === null ? "–" : grouped(now.noise_scale))],
+      ended ? "mean of the run" : "noise scale " + withError(now.noise_scale, now.noise_error)],
     ["workers", grouped(workers.state.length - missing), missing === 0 ? `all, generation ${now.generation}`
       : `of ${grouped(workers.state.length)}` + (count("lost") ? `, ${count("lost")} lost` : "")],
     ...(run.policy.startsWith("ppo") ? [["guard", grouped(now.intervened_windows), `of ${grouped(now.windows)} windows`]] : []),

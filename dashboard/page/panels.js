@@ -47,6 +47,7 @@ export class Panels {
     this.size = new Chart(at("size"), [
       { name: "global batch", hue: "blue", text: grouped },
       { name: "gradient noise scale", hue: "orange", dash: [7, 4], text: grouped },
+      { name: "one standard error less", hue: "orange", bound: true }, { name: "one more", hue: "orange", bound: true },
     ], { title: "Global batch", text: grouped, log: true });
     this.batch = null;
     this.heat = null;
@@ -65,7 +66,10 @@ export class Panels {
       { ...common, summary: short(last(history.samples_per_second)) + " samples per second" });
     this.reward.set([x, pick(history.reward)], { ...common, summary: fixed(last(history.reward), 3) });
     const positive = (value) => (value > 0 ? value : null); // the scale is logarithmic
-    this.size.set([x, pick(history.global_batch).map(positive), pick(history.noise_scale).map(positive)],
+    const noise = pick(history.noise_scale).map(positive);
+    const errors = pick(history.noise_error);
+    const edge = (sign) => noise.map((value, i) => (value === null || errors[i] === null ? null : value * Math.exp(sign * errors[i])));
+    this.size.set([x, pick(history.global_batch).map(positive), noise, edge(-1), edge(1)],
       { ...common, summary: short(last(history.global_batch)) + " samples a step" });
     this.#setPolicy(state, axis, x, pick, common);
     this.#setParts(state, x, pick, common);

@@ -13,6 +13,12 @@ export function short(number) {
   return trimmed(number);
 }
 
+/** A number and what it lies between by one standard error of its natural logarithm, where that is known. */
+export function withError(number, error) {
+  return number === null || error === null ? short(number)
+    : `${short(number)} (${short(number / Math.exp(error))} to ${short(number * Math.exp(error))})`;
+}
+
 function trimmed(number) {
   const size = Math.abs(number);
   if (size > 0 && size < 0.001) return number.toExponential(1).replace("e-", "e−");

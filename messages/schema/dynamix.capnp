@@ -372,6 +372,9 @@ struct TrainingStatistics {
 
   gain @14 :Float64;
   # Of the learning-rate rule, 1/S to S; 1 at the base batch.
+
+  noiseError @15 :Float64;
+  # Standard error of the noise scale's natural logarithm, by how the steps' shares of noise spread; 0: not known.
 }
 
 struct BalanceStatistics @0xd2b15f16371e4f80 {
@@ -977,6 +980,9 @@ struct ClientWelcome {
   # The number, as the driver counts, of the GPU that the cluster file gives it; -1: none.
 
   balances @16 :Balancing;
+
+  startDivisor @17 :UInt32;
+  # A script whose learning rate is right below its initial batch size begins with so manyth of that; 0: with all of it.
 }
 
 enum Balancing {

@@ -124,7 +124,9 @@ class Run(Membership):
 
         Args:
             dataset: map-style, the same on all members; or a `dynamix.Stream`, of which `shuffle` shuffles the shards.
-            batch_size: samples of this worker a step at the start, 1 to 2**20. It may differ between members.
+            batch_size: samples of this worker a step, 1 to 2**20, until decided otherwise. It may differ between members. What
+                `rule` is relative to. Where agents decide by the noise scale, under the rules "adascale" and "square-root", the
+                first steps have a quarter of it, or `lowest_batch`.
             shuffle: a new permutation each epoch (as DistributedSampler does), or the samples in their order.
             seed: of the permutations; that of member 0 counts.
             weights: one a sample: each epoch draws as many samples as there are, by weight and with replacement, as

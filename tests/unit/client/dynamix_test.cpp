@@ -424,6 +424,31 @@ TEST(Agent, RefusesWithAReasonAndAdvice) {
   }
 }
 
+TEST(Agent, SaysThatTrainingBeginsSmallWhereTheLearningRateIsRightThere) {
+  const socket_directory directory;
+  const auto path = directory.path() + "/0.sock";
+  for (const auto rule : {DYNAMIX_RULE_LINEAR, DYNAMIX_RULE_SQUARE_ROOT, DYNAMIX_RULE_ADASCALE}) {
+    scripted_agent agent(path);
+    auto opening = std::async(std::launch::async, [&] { return open_run(path); });
+    ASSERT_TRUE(agent.accept());
+    auto welcome = welcome_example();
+    welcome.workers = 1;
+    welcome.start_divisor = 4;
+    agent.send(welcome);
+    std::vector<run_pointer> runs;
+    runs.push_back(opening.get().run);
+    ASSERT_TRUE(runs[0]);
+    auto made = workload();
+    made.batch = 40;
+    made.rule = static_cast<std::uint32_t>(rule);
+    training alone(std::move(runs));
+    alone.begin({made});
+    alone.start_epoch();
+    EXPECT_EQ(alone.status().global_batch, rule == DYNAMIX_RULE_LINEAR ? 40U : 10U);
+    EXPECT_TRUE(alone.step());
+  }
+}
+
 TEST(Agent, IsNamedByTheEnvironment) {
   const socket_directory directory;
   char path[256];

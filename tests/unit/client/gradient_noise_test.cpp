@@ -66,6 +66,7 @@ struct moments {
   }
   double mean() const { return sum / count; }
   double standard_error() const { return std::sqrt((square_sum / count - mean() * mean()) / (count - 1)); }
+  double deviation() const { return std::sqrt(square_sum / count - mean() * mean()); }
 };
 
 TEST(GradientNoise, EstimatesWithoutBiasAtUnequalBatches) {
@@ -177,6 +178,37 @@ TEST(GradientNoise, StaysWhenTheGlobalBatchChanges) {
   const double before = noise.estimate().noise_scale;
   noise.observe(gradients.draw({256, 256}));
   EXPECT_NEAR(noise.estimate().noise_scale, before, 0.1 * before);
+}
+
+/// By which a plan knows how far to trust it.
+TEST(GradientNoise, SaysHowFarItIsOffByChance) {
+  synthetic_gradients gradients(40, 0.2, 1.0);
+  moments errors;
+  double said = 0;
+  for (int run = 0; run < 200; ++run) {
+    gradient_noise noise({.critical = 1});
+    for (int step = 0; step < 60; ++step)
+      noise.observe(gradients.draw({8, 8, 8}));
+    errors.add(std::log(noise.estimate().noise_scale / 25));
+    said += noise.estimate().noise_error / 200;
+  }
+  EXPECT_GT(said, 0.6 * errors.deviation());
+  EXPECT_LT(said, 1.6 * errors.deviation());
+}
+
+TEST(GradientNoise, IsLessSureOfItsFirstStepsAndKnowsNoErrorOfAnotherProcess) {
+  synthetic_gradients gradients(40, 0.2, 1.0);
+  gradient_noise noise;
+  noise.observe(gradients.draw({8, 8}));
+  EXPECT_EQ(noise.estimate().noise_error, 0) << "of one step";
+  double early = 0;
+  for (int step = 0; step < 200; ++step) {
+    noise.observe(gradients.draw({8, 8}));
+    early += step < 8 ? noise.estimate().noise_error / 8 : 0;
+  }
+  EXPECT_LT(noise.estimate().noise_error, early);
+  noise.restore(noise.state());
+  EXPECT_EQ(noise.estimate().noise_error, 0);
 }
 
 TEST(GradientNoise, WarmsUpAnewFromAStateOfBeforeTheShare) {
