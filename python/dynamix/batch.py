@@ -1,7 +1,7 @@
 """What a batch consists of: tensors whose rows are samples, in lists, tuples and mappings."""
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Sequence
+from typing import Any, Callable, List, Mapping, Sequence
 
 import torch
 
@@ -28,13 +28,24 @@ def rows_of(batch: Sequence[Any]) -> int:
 
 def part_of(value: Any, rows: int, first: int, last: int) -> Any:
     """Samples first to last - 1 of what a batch of so many rows consists of. What has no such rows stays whole."""
+    return _mapped(value, rows, lambda tensor: tensor[first:last], lambda items: items[first:last])
+
+
+def resized(value: Any, rows: int, wanted: int) -> Any:
+    """The same of so many samples, the first ones or all of them again and again."""
+    places = [number % rows for number in range(wanted)]
+    return _mapped(value, rows, lambda tensor: tensor[torch.tensor(places, device=tensor.device)],
+                   lambda items: type(items)(items[place] for place in places))
+
+
+def _mapped(value: Any, rows: int, of_tensor: Callable[[torch.Tensor], Any], of_items: Callable[[Any], Any]) -> Any:
     if isinstance(value, torch.Tensor):
-        return value[first:last] if value.dim() > 0 and len(value) == rows else value
+        return of_tensor(value) if value.dim() > 0 and len(value) == rows else value
     if isinstance(value, Mapping):
-        return {name: part_of(item, rows, first, last) for name, item in value.items()}
+        return {name: _mapped(item, rows, of_tensor, of_items) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         if len(value) == rows and not tensors_of(value):
-            return value[first:last]
-        items = [part_of(item, rows, first, last) for item in value]
+            return of_items(value)
+        items = [_mapped(item, rows, of_tensor, of_items) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value

@@ -20,6 +20,7 @@ import torch
 
 from .client import DynamixError
 from .peers import Peers
+from .stream import Stream
 from .structures import Deal
 
 _log = logging.getLogger("dynamix")
@@ -160,6 +161,18 @@ class Costs:
             _log.warning("samples of twice the cost take more than twice as long: seconds go with c + c*c/%.3g of a cost c. Give "
                          "run.loader(cost=) that, and a budget for it, and members' steps take equally long", turn * self.unit)
             self._fit = Fit(0)
+
+
+def costs_of(dataset: Any, budget: Any, cost: Any, seed: int, shuffle: bool, has_others: bool, peers: Peers) -> Costs:
+    """Of a run's loader. `has_others`: samples are counted or drawn, too. Raises ValueError or NotImplementedError."""
+    if budget is None or cost is None or has_others:
+        raise ValueError("budget=... and cost=... go together, and without batch_size and weights")
+    if isinstance(dataset, Stream):
+        raise NotImplementedError("cost=... and a Stream, whose items cannot be dealt one by one")
+    costs = Costs(cost, len(dataset), budget, seed, shuffle, peers.size)
+    if not peers.elastic:
+        costs.agree(peers)
+    return costs
 
 
 class Fit:

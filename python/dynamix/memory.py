@@ -1,19 +1,20 @@
-"""`run.backward`: the gradient of a batch, in micro batches where memory does not hold it whole.
+"""`run.backward`: the gradient of a batch, in micro batches where memory does not hold it whole; `run.find_batch`.
 
     passes over the parts, nothing is exchanged -> out of memory: gradients dropped, limit lowered, told, parts halved, again
                                                 -> one pass over zeros through DDP, which sums what has been accumulated
 """
 from __future__ import annotations
 
-import contextlib
 import logging
-from typing import Any, Callable, ContextManager, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
-from .batch import part_of, rows_of
+from .batch import part_of, resized, rows_of
 from .ddp import can_sum_later, sum_accumulated
+from .largest import memory_of, search, unchanged, unsynced
 from .sharded import parts_of
 from .step import Step
 
@@ -45,14 +46,43 @@ class Guard:
         self._step = step
         self._scaler = scaler
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self._holds: Optional[int] = None  # samples that memory is known to hold at once, once it did not hold more
+        self._holds: Optional[float] = None  # that memory is known to hold at once: samples, or the cost of some
+
+    def find(self, loss_of: Loss, batch: Sequence[Any], optimizers: Sequence[Optimizer], highest: int) -> int:
+        """The largest batch that memory holds, in rows like those of `batch`."""
+        rows = rows_of(batch)
+        problem: List[str] = []
+
+        def attempt(wanted: int) -> bool:
+            problem.clear()
+            try:
+                with unsynced(self._model):
+                    loss: Any = loss_of(*resized(tuple(batch), rows, wanted))
+                    (loss if self._scaler is None else self._scaler.scale(loss)).backward()
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                problem.append(str(error).splitlines()[0] if str(error) else type(error).__name__)
+            self._drop_gradients()
+            return not problem
+
+        with unchanged(self._model, optimizers):
+            chosen, trials = search(attempt, memory_of(self._parameters), rows, highest)
+        tried = ", ".join(f"{trial.rows} {'ran' if trial.ran else 'did not'}" for trial in trials)
+        if not chosen.rows:
+            raise MemoryError(f"{chosen.reason} ({tried}; {problem[0]})")
+        self._holds = self._step.amount_of(chosen.rows, rows)
+        self._step.limit(self._holds)
+        _log.info("memory holds %d samples at once (%s; %s)", chosen.rows, chosen.reason, tried)
+        return chosen.rows
 
     def backward(self, loss_of: Loss, batch: Sequence[Any], weight_of: Optional[Weight]) -> torch.Tensor:
         rows = rows_of(batch)
         weight = None if weight_of is None else float(weight_of(*batch))
         if weight is not None:
             self._step.weigh(weight)
-        at_once = min(rows, self._holds or rows)
+        amount = self._step.amount_of(rows, rows)
+        at_once = rows if self._holds is None or amount <= self._holds else max(1, int(rows * self._holds / amount))
         while True:
             self._drop_gradients()
             problem = ""
@@ -64,7 +94,7 @@ class Guard:
                 problem = str(error).splitlines()[0] if str(error) else type(error).__name__
             if not problem:
                 break
-            at_once = self._lower(at_once, problem)
+            at_once = self._lower(at_once, rows, problem)
         if isinstance(self._model, DistributedDataParallel):
             sum_accumulated(self._model)
         return loss
@@ -73,7 +103,7 @@ class Guard:
         for parameter in self._parameters:
             parameter.grad = None
 
-    def _lower(self, failed: int, problem: str) -> int:
+    def _lower(self, failed: int, rows: int, problem: str) -> int:
         """Called outside of the handler, whose exception would keep the failed pass's tensors."""
         self._drop_gradients()
         if any(parameter.device.type == "cuda" for parameter in self._parameters):
@@ -81,21 +111,18 @@ class Guard:
         if isinstance(self._model, DistributedDataParallel):
             wrapped: Any = self._model
             wrapped.require_forward_param_sync = False  # the failed pass has broadcast the buffers; peers do it once
-        self._holds = -(-failed // 2)
-        self._step.client.limit_batch(self._holds)
+        holds = -(-failed // 2)
+        self._holds = self._step.amount_of(holds, rows)
+        self._step.limit(self._holds)
         _log.warning("memory does not hold %d samples at once (%s); this worker trains %d at once from now on, larger batches "
-                     "in parts, and takes no decision above %d", failed, problem, self._holds, self._holds)
-        return self._holds
+                     "in parts, and takes no decision above %d", failed, problem, holds, holds)
+        return holds
 
     def _accumulate(self, loss_of: Loss, batch: Sequence[Any], rows: int, at_once: int, weight_of: Optional[Weight],
                     weight: Optional[float]) -> torch.Tensor:
         parts = -(-rows // at_once)
         mean: Any = 0.0
-        unsynced: ContextManager[Any] = contextlib.nullcontext()
-        if isinstance(self._model, DistributedDataParallel):
-            wrapped: Any = self._model
-            unsynced = wrapped.no_sync()
-        with unsynced:
+        with unsynced(self._model):
             for number in range(parts):
                 share, part = self._part(batch, rows, number, parts, weight_of, weight)
                 if share == 0 and parts > 1:  # the mean over no items is NaN

@@ -14,8 +14,9 @@ from torch.utils.data import Dataset
 
 from . import agent as agents
 from . import structures as raw
+from .batch import rows_of
 from .client import Client, DynamixError
-from .cost import Costs
+from .cost import Costs, costs_of
 from .ddp import Hook, register
 from .device_clock import clock_of
 from .draws import Draws
@@ -158,7 +159,7 @@ class Run(Membership):
             raise NotImplementedError("an elastic run has a loop that fetches no batch ahead of training")
         source: Any = dataset
         if budget is not None or cost is not None:
-            self._costs = costs = self._costs_of(source, budget, cost, seed, shuffle, batch_size != 1 or weights is not None)
+            self._costs = costs = costs_of(source, budget, cost, seed, shuffle, batch_size != 1 or weights is not None, self._peers)
             batch_size, shuffle = costs.batch, False  # of the units; the line is shuffled
             lowest_batch, highest_batch = costs.units_of(lowest_batch), costs.units_of(highest_batch)
         if weights is not None:
@@ -207,16 +208,6 @@ class Run(Membership):
         batches = Batches(self._client, self._step, self._dealing, len(source), self._draws)
         self._loader = Loader(source, batches, self._client, self._step, batch_size, fetch_ahead or 0, **options)
         return self._loader
-
-    def _costs_of(self, dataset: Any, budget: Any, cost: Any, seed: int, shuffle: bool, has_others: bool) -> Costs:
-        if budget is None or cost is None or has_others:
-            raise ValueError("budget=... and cost=... go together, and without batch_size and weights")
-        if isinstance(dataset, Stream):
-            raise NotImplementedError("cost=... and a Stream, whose items cannot be dealt one by one")
-        costs = Costs(cost, len(dataset), budget, seed, shuffle, self._peers.size)
-        if not self._peers.elastic:
-            costs.agree(self._peers)
-        return costs
 
     def _host(self, initial: int, lowest: int, highest: int) -> None:
         settings: Dict[str, object] = {"batch.initial": initial, "batch.lowest": lowest, "batch.highest": highest}
@@ -315,6 +306,25 @@ class Run(Membership):
         loss = self._guard.backward(loss_of, batch, weight_of)
         step.note_loss(loss)
         return loss
+
+    def find_batch(self, loss_of: Loss, *batch: Any, highest: int = 0) -> int:
+        """The largest batch that this worker's memory holds, by at most five trials: gradients of `batch` repeated to other numbers
+        of rows, with the optimiser's state there. Nothing is exchanged or kept. Decisions stay below; `backward` makes parts of more.
+
+        Args:
+            loss_of, batch: as `backward` takes them. Of a run that deals by cost, the batch at hand.
+            highest: rows that nobody wants more than; 0: eight times those of `batch`.
+
+        Returns the rows, a tenth left as a margin. Raises MemoryError where it does not hold one.
+        """
+        step = self._ready()
+        if self._by_loss or (self._costs is not None and not step.counted):
+            raise NotImplementedError("run.find_batch() goes without weighting=\"loss\", and with cost=... it takes the batch at hand")
+        if self._guard is None:
+            self._guard = Guard(self._model, step, self._scaler)
+        found = self._guard.find(loss_of, batch, self._optimizers, highest or 8 * rows_of(batch))
+        step.restart_clock()
+        return found
 
     def report(self, loss: Optional[Any] = None, correct: Optional[int] = None) -> None:
         """What this worker's batch of the present step showed, for reports and policies. Call it before the optimiser's

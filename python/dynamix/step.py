@@ -195,6 +195,14 @@ class Step:
         self.launch()
         return loss * (self._share * self.peers.size)
 
+    def amount_of(self, rows: int, whole: int) -> float:
+        """What so many of the `whole` rows of the batch at hand are in what the run deals by: samples, or units of cost."""
+        return rows if self.costs is None else self._share_of_cost.own * rows / whole
+
+    def limit(self, amount: float) -> None:
+        """This member takes no decision above it."""
+        self.client.limit_batch(max(1, int(amount)))
+
     # Gradients
 
     @property

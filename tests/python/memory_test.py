@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import dynamix
-from dynamix import memory
+from dynamix import largest, memory
 
 COUNT = 96
 NUMBERS_A_SAMPLE = 64 * 2**12  # that each operation makes of a sample: 1 MiB
@@ -162,6 +162,77 @@ class Parts(unittest.TestCase):
         self.assertTrue(memory.is_out_of_memory(caught.exception))
         self.assertTrue(memory.is_out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")))
         self.assertFalse(memory.is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied")))
+
+
+def find(rank, world, kind):
+    """The largest batch of each rank, whose memory holds 30 and 20 rows; the trials; what a training with it then warns of, and
+    whether the search has changed anything."""
+    torch.manual_seed(5)
+    net = nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4), nn.Dropout(0.1), nn.Linear(4, 1))
+    optimizer = kind(net.parameters(), lr=0.01)
+    run = dynamix.join(net, optimizer, agent="off", rule="constant")
+    inputs, targets = data()
+    loader = run.loader(torch.utils.data.TensorDataset(inputs, targets), batch_size=4, highest_batch=64)
+    before = [value.clone() for value in net.state_dict().values()], torch.get_rng_state()
+    tried, had_state = [], []
+
+    def held(values, wanted):
+        tried.append(len(values))
+        had_state.append(bool(optimizer.state))
+        if len(values) > 30 - 10 * rank:
+            raise MemoryError
+        return loss_of(net, values, wanted)
+
+    found = run.find_batch(held, inputs[:4], targets[:4], highest=64)
+    trials = list(tried)
+    same = torch.equal(torch.get_rng_state(), before[1]) and not optimizer.state and all(had_state)
+    same = same and all(torch.equal(value, one) for value, one in zip(net.state_dict().values(), before[0]))
+    lines = Lines()
+    logging.getLogger("dynamix").addHandler(lines)
+    for step, (values, wanted) in enumerate(loader):  # whose rows stand for the largest batch, and for one trained in parts
+        places = torch.arange((found, 3 * found)[step % 2]) % len(values)
+        run.backward(held, values[places], wanted[places])
+        run.average_gradients()
+        optimizer.step()
+    run.close()
+    return found, trials, lines.lines, same, max(tried[len(trials):])
+
+
+class Largest(unittest.TestCase):
+    def test_batch_is_found_in_five_trials_and_holds(self):
+        for kind in (torch.optim.AdamW, torch.optim.RMSprop):
+            for rank, (found, trials, lines, same, largest_part) in enumerate(ranks.run(find, 2, kind)):
+                self.assertLessEqual(len(trials), largest.MOST_TRIALS, trials)
+                self.assertEqual(lines, [], f"memory did not hold what was found: {trials}")
+                self.assertTrue(same, "the search has left something behind")
+                self.assertLessEqual(0.6 * (30 - 10 * rank), found)
+                self.assertLess(found, 30 - 10 * rank)
+                self.assertLessEqual(largest_part, found)
+
+    def test_batch_is_within_the_margin_of_what_memory_holds(self):
+        for room in (10.0, 55.0, 300.0, 1000.0, 9000.0):
+            for fixed, a_row in ((0.0, 1.0), (5.0, 0.25), (8.0, 3.0)):
+                for measured in (True, False):
+                    with self.subTest(room=room, fixed=fixed, a_row=a_row, measured=measured):
+                        truth = int((room - fixed) / a_row)
+                        trials, start, highest = [], 16, 128
+                        while True:
+                            chosen = largest.choose(trials, start, highest, room, kills=measured)
+                            if chosen.ends:
+                                break
+                            if measured and trials and trials[-1].ran:
+                                self.assertLessEqual(chosen.rows, truth, "the process would have been killed")
+                            took = fixed + a_row * chosen.rows
+                            trials.append(largest.Trial(chosen.rows, took <= room, took if measured else float("nan")))
+                        self.assertLessEqual(len(trials), largest.MOST_TRIALS)
+                        self.assertLessEqual(chosen.rows, truth)
+                        if truth >= 1:
+                            self.assertGreaterEqual(chosen.rows, min(highest, truth) * (0.65 if truth >= start else 0.25) - 1)
+                        self.assertTrue(chosen.reason)
+
+    def test_batch_of_no_row_is_an_error_that_says_so(self):
+        trials = [largest.Trial(rows, False, float("nan")) for rows in (4, 1)]
+        self.assertEqual(largest.choose(trials, 4, 32, 100.0, False)[:2], (0, True))
 
 
 def refuse(rank, world):
