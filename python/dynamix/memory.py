@@ -76,13 +76,14 @@ class Guard:
         _log.info("memory holds %d samples at once (%s; %s)", chosen.rows, chosen.reason, tried)
         return chosen.rows
 
-    def backward(self, loss_of: Loss, batch: Sequence[Any], weight_of: Optional[Weight]) -> torch.Tensor:
+    def backward(self, loss_of: Loss, batch: Sequence[Any], weight_of: Optional[Weight], micro_batch: int = 0) -> torch.Tensor:
         rows = rows_of(batch)
         weight = None if weight_of is None else float(weight_of(*batch))
         if weight is not None:
             self._step.weigh(weight)
         amount = self._step.amount_of(rows, rows)
         at_once = rows if self._holds is None or amount <= self._holds else max(1, int(rows * self._holds / amount))
+        at_once = min(at_once, micro_batch or rows)
         while True:
             self._drop_gradients()
             problem = ""

@@ -278,7 +278,7 @@ class Run(Membership):
         except Broken:  # the optimiser's step is dropped
             pass
 
-    def backward(self, loss_of: Loss, *batch: Any, weight_of: Optional[Weight] = None) -> torch.Tensor:
+    def backward(self, loss_of: Loss, *batch: Any, weight_of: Optional[Weight] = None, micro_batch: int = 0) -> torch.Tensor:
         """Forward and backward pass of a batch, which outlives a lack of memory: in place of `optimizer.zero_grad()`,
         `loss = loss_of(*batch)` and `loss.backward()`. Once a step.
 
@@ -294,16 +294,16 @@ class Run(Membership):
             batch: tensors whose rows are the samples, and lists, tuples and mappings of them. What has other rows than the
                 first tensor is given to each part whole.
             weight_of: the loss is a mean over so many items of `batch` instead of samples (see `weight`), on all members.
+            micro_batch: rows of a part at most, on this member: a fast one has more parts than a slow one, and all have one sum.
 
-        Returns the mean loss, detached. Raises the error of a batch of one sample that memory does not hold;
-        NotImplementedError for static_graph and find_unused_parameters.
+        Returns the mean loss, detached. Raises the error of a sample that memory does not hold, and NotImplementedError.
         """
         step = self._ready()
         if self._by_loss:
             raise NotImplementedError("run.backward() with weighting=\"loss\": use a smaller batch_size or highest_batch")
         if self._guard is None:
             self._guard = Guard(self._model, step, self._scaler)
-        loss = self._guard.backward(loss_of, batch, weight_of)
+        loss = self._guard.backward(loss_of, batch, weight_of, micro_batch)
         step.note_loss(loss)
         return loss
 

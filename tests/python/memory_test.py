@@ -80,7 +80,7 @@ def train(rank, world, limited):
     return steps, sizes, lines.lines
 
 
-class Memory(unittest.TestCase):
+class Gradients(unittest.TestCase):
     def check_gradients(self, results):
         """Each step is that of one process on the joined batch."""
         inputs, targets = data()
@@ -94,6 +94,8 @@ class Memory(unittest.TestCase):
             for parameter, ours in zip(net.parameters(), joined[0][2]):
                 self.assertLess(float((parameter - 0.1 * parameter.grad - ours).abs().max()), 1e-6)
 
+
+class Memory(Gradients):
     def test_that_does_not_hold_a_batch_trains_it_in_parts(self):
         results = ranks.run(train, 2, True)
         taken = sorted(number for steps, _, _ in results for numbers, _, _ in steps for number in numbers)
@@ -110,6 +112,40 @@ class Memory(unittest.TestCase):
         self.assertEqual(results[0][1], (4, 48))
         self.assertEqual([lines for _, _, lines in results], [[], []])
         self.check_gradients(results)
+
+
+def accumulate(rank, world):
+    """Rank 0 has 4 samples a step and rank 1 has 14, both in micro-batches of at most 4: the steps, and the passes of each."""
+    torch.manual_seed(5)
+    net = Wide()
+    model = DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = dynamix.join(model, optimizer, agent="off")
+    inputs, targets = data()
+    dataset = torch.utils.data.TensorDataset(torch.arange(COUNT), inputs, targets)
+    steps, passes, sums = [], [], []
+    all_reduce = run._peers.all_reduce
+    run._peers.all_reduce = lambda values: (sums.append(0), all_reduce(values))[1]
+    for numbers, values, wanted in run.loader(dataset, batch_size=(4, 14)[rank]):
+        counted = run.counted
+        before = [parameter.detach().clone() for parameter in net.parameters()]
+        calls = []
+        run.backward(lambda *part: (calls.append(len(part[0])), loss_of(model, *part))[1], values, wanted, micro_batch=4)
+        optimizer.step()
+        steps.append((numbers.tolist()[:counted], before, [parameter.detach().clone() for parameter in net.parameters()]))
+        passes.append(tuple(calls))
+    run.close()
+    return steps, passes, len(sums)
+
+
+class MicroBatches(Gradients):
+    def test_are_as_many_as_a_member_has_and_their_sum_is_one(self):
+        results = ranks.run(accumulate, 2)
+        self.check_gradients(results)
+        for _, passes, sums in results:
+            self.assertEqual(sums, len(passes))
+        self.assertEqual(results[0][1][0], (4,))
+        self.assertEqual(results[1][1][0], (3, 4, 3, 4))
 
 
 def weigh(rank, world):
