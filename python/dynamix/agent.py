@@ -45,7 +45,13 @@ def find(agent: Agent, peers: Peers) -> str:
 
 
 def gpu_index(number: int, visible: Optional[str]) -> Optional[int]:
-    """Which of this process's CUDA devices the driver's GPU `number` is, under $CUDA_VISIBLE_DEVICES; None: not known."""
+    """Which of this process's CUDA devices the driver's GPU `number` is, under $CUDA_VISIBLE_DEVICES; None: not known.
+
+    >>> gpu_index(3, "2,3")
+    1
+    >>> gpu_index(3, None)
+    3
+    """
     if visible is None:
         return number
     names = [name.strip() for name in visible.split(",")]

@@ -6,11 +6,13 @@ which schedulers do themselves.
 from __future__ import annotations
 
 import copyreg
+import gc
 import logging
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple, Type
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -216,10 +218,22 @@ class Round:
         return any_stepped
 
 
+def _warn_of_plain_means(stepped: Set[int]) -> None:
+    """Of a DistributedDataParallel whose parameters are stepped beside the run. Looks through all objects, so once an optimiser."""
+    found = next((each for each in gc.get_objects() if isinstance(each, DistributedDataParallel)
+                  and any(id(parameter) in stepped for parameter in each.parameters())), None)
+    if found is not None:
+        _log.warning("a DistributedDataParallel (of a %s) is trained beside the run and has not joined: its gradients are the plain mean "
+                     "over the workers, which with unequal batches is not that of the joined batch. Put both models into one module, "
+                     "wrap that and join it; or keep batches equal (highest_batch and lowest_batch of run.loader)",
+                     type(found.module).__name__)
+
+
 def refuse_others(own: Sequence[Optimizer], model: torch.nn.Module, stepping: Round, is_training: Callable[[], bool]) -> Any:
     """Other optimisers of the model's parameters step beside the run: it would neither drop their steps nor follow their
     rates, so they raise an error. Returns a handle whose `remove` ends this."""
     ours, given = {id(_innermost(optimizer)) for optimizer in own}, list(own)
+    seen: Set[int] = set()  # optimisers of other parameters, each looked at once
 
     def check(optimizer: Optimizer, _: Any, __: Any) -> None:
         if stepping.is_stepping or not is_training() or id(_innermost(optimizer)) in ours:
@@ -229,6 +243,9 @@ def refuse_others(own: Sequence[Optimizer], model: torch.nn.Module, stepping: Ro
         if any(id(each) in trained and each.grad is not None for each in held) and not _rates_are_zero(optimizer):
             raise RuntimeError(f"{type(optimizer).__name__} steps parameters of the model that joined, and did not join: give "
                                f"all its optimisers, dynamix.join(model, [first, second]); {len(given)} was given")
+        if id(optimizer) not in seen:
+            seen.add(id(optimizer))
+            _warn_of_plain_means({id(parameter) for parameter in held} - trained)
 
     return register_optimizer_step_pre_hook(check)
 

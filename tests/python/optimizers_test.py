@@ -238,6 +238,32 @@ class Several(unittest.TestCase):
         run.close()
 
 
+def train_another_model_beside(rank, world):
+    """The warnings of a run beside which a plain DistributedDataParallel is trained, and a plain module of this worker's own."""
+    model, other, own = DistributedDataParallel(halves()), DistributedDataParallel(nn.Bilinear(4, 4, 1)), nn.Linear(4, 1)
+    first = torch.optim.SGD(model.parameters(), lr=0.1)
+    others = [torch.optim.SGD(other.parameters(), lr=0.1), torch.optim.SGD(own.parameters(), lr=0.1)]
+    said = io.StringIO()
+    handler = logging.StreamHandler(said)
+    logging.getLogger("dynamix").addHandler(handler)
+    run = dynamix.join(model, first, agent="off")
+    for values, in run.loader(tensors(24), batch_size=4):
+        (model(values).square().mean() + other(values, values).square().mean() + own(values).square().mean()).backward()
+        for optimizer in (first, *others):
+            optimizer.step()
+            optimizer.zero_grad()
+    run.close()
+    logging.getLogger("dynamix").removeHandler(handler)
+    return said.getvalue()
+
+
+class Beside(unittest.TestCase):
+    def test_a_plain_model_of_all_workers_is_told_of_once(self):
+        for said in ranks.run(train_another_model_beside, 2):
+            self.assertEqual(said.count("a DistributedDataParallel (of a Bilinear) is trained beside the run"), 1, said)
+            self.assertEqual(said.count("has not joined"), 1, said)
+
+
 class Groups(unittest.TestCase):
     def test_that_are_added_in_mid_run_are_asked_of_a_member_that_comes_back_before_it_disturbs_the_others(self):
         with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
