@@ -3,6 +3,7 @@
 #include "replication/journal_codec.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace dynamix::replication {
 namespace {
@@ -58,6 +59,14 @@ verdict apply_content(journal_state& state, training_ended& value, std::uint64_t
   return verdict::applied;
 }
 
+verdict apply_content(journal_state& state, place_given& value, std::uint64_t) {
+  if (std::exchange(state.places_digest, value.cluster_digest) != value.cluster_digest)
+    state.places.clear();
+  std::erase_if(state.places, [&](const auto& one) { return one.second == value.host; });
+  state.places[value.rank] = std::move(value.host);
+  return verdict::applied;
+}
+
 /// Whether an entry of this term may say anything at all.
 verdict judge_term(const journal_state& state, const journal_entry& entry) {
   if (std::holds_alternative<term_begun>(entry.content))
@@ -79,7 +88,8 @@ bool operator==(const journal_state& left, const journal_state& right) {
          left.leader == right.leader && left.generation == right.generation && left.last_window == right.last_window &&
          left.newest_key == right.newest_key && left.decisions == right.decisions && same(left.policy, right.policy) &&
          same(left.learner_checkpoint, right.learner_checkpoint) && left.end == right.end &&
-         left.clients == right.clients && left.counts == right.counts;
+         left.places_digest == right.places_digest && left.places == right.places && left.clients == right.clients &&
+         left.counts == right.counts;
 }
 
 apply_outcome journal::apply(std::span<const std::uint64_t> words) {

@@ -71,11 +71,21 @@ struct training_ended {
   friend bool operator==(const training_ended&, const training_ended&) = default;
 };
 
+/// A place of an open cluster has become a host's: workers that train go by their ranks.
+struct place_given {
+  std::uint32_t rank = 0;
+  std::string host; ///< 1 to max_place_name characters
+  std::uint64_t cluster_digest =
+      0; ///< of the cluster file that the rank is of; another one's forgets the places of this
+  friend bool operator==(const place_given&, const place_given&) = default;
+};
+inline constexpr std::size_t max_place_name = 80;
+
 /// One proposal, in the order of `kind_name`.
 struct journal_entry {
   proposal_key key;
   std::uint64_t term = 0; ///< the arbitrator's, under which this was decided; > 0
-  std::variant<term_begun, generation_formed, window_decided, policy_published, training_ended> content;
+  std::variant<term_begun, generation_formed, window_decided, policy_published, training_ended, place_given> content;
   friend bool operator==(const journal_entry&, const journal_entry&) = default;
 };
 std::string_view kind_name(const journal_entry& entry);
@@ -129,7 +139,9 @@ struct journal_state {
   std::vector<messages::decision> decisions;
   std::shared_ptr<const messages::policy_version> policy;              ///< newest; null before the first
   std::shared_ptr<const std::vector<std::uint8_t>> learner_checkpoint; ///< newest; null before the first
-  training_ended end; ///< of the newest generation; its number 0: not known
+  std::uint64_t places_digest = 0;             ///< of the cluster file that the places below are of
+  std::map<std::uint32_t, std::string> places; ///< hosts of an open cluster's places, by rank
+  training_ended end;                          ///< of the newest generation; its number 0: not known
   std::map<std::uint64_t, client_record> clients;
   journal_counts counts;
 };

@@ -3,6 +3,7 @@
 #include "messages/validation.hpp"
 
 #include <fmt/core.h>
+#include <tuple>
 #include <type_traits>
 
 namespace dynamix::replication {
@@ -28,6 +29,7 @@ std::string validate_content(const journal_entry& entry) {
                           return messages::validate(value.policy);
                         },
                         [](const training_ended& value) { return validate(value); },
+                        [](const place_given& value) { return validate(value); },
                     },
                     entry.content);
 }
@@ -52,6 +54,11 @@ bool write_content(word_writer& out, const journal_entry& entry) {
                         },
                         [&](const training_ended& value) {
                           write_end(out, value);
+                          return true;
+                        },
+                        [&](const place_given& value) {
+                          out.number(value.cluster_digest);
+                          write_place(out, value.rank, value.host);
                           return true;
                         },
                     },
@@ -82,6 +89,12 @@ bool read_content(word_reader& in, std::uint64_t kind, journal_entry& entry) {
   case 4:
     entry.content = read_end(in);
     return true;
+  case 5: {
+    place_given value{.host = {}, .cluster_digest = in.number()};
+    std::tie(value.rank, value.host) = read_place(in);
+    entry.content = std::move(value);
+    return true;
+  }
   default:
     return false;
   }
@@ -170,6 +183,17 @@ training_ended read_end(word_reader& in) {
   return value;
 }
 
+void write_place(word_writer& out, std::uint32_t rank, const std::string& host) {
+  out.number(rank);
+  out.bytes({reinterpret_cast<const std::uint8_t*>(host.data()), host.size()});
+}
+
+std::pair<std::uint32_t, std::string> read_place(word_reader& in) {
+  const auto rank = static_cast<std::uint32_t>(in.count(messages::max_workers));
+  const auto name = in.bytes(max_place_name);
+  return {rank, std::string(name.begin(), name.end())};
+}
+
 bool write_decisions(word_writer& out, const std::vector<messages::decision>& decisions) {
   out.number(decisions.size());
   for (const auto& decision : decisions)
@@ -205,6 +229,12 @@ std::string validate(const generation_formed& value) {
 
 std::string validate(const training_ended& value) {
   return value.generation == 0 || value.rank >= messages::max_workers ? "no generation, or no rank" : "";
+}
+
+std::string validate(const place_given& value) {
+  return value.rank >= messages::max_workers || value.host.empty() || value.host.size() > max_place_name
+             ? "no rank, or no host"
+             : "";
 }
 
 std::string validate(const std::vector<messages::decision>& decisions, const messages::decision_key& key) {

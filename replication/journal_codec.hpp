@@ -8,6 +8,7 @@
 
 #include <span>
 #include <string>
+#include <utility>
 
 namespace dynamix::replication {
 
@@ -32,10 +33,13 @@ void write_generation(word_writer& out, const generation_formed& value);
 generation_formed read_generation(word_reader& in);
 void write_end(word_writer& out, const training_ended& value);
 training_ended read_end(word_reader& in);
+void write_place(word_writer& out, std::uint32_t rank, const std::string& host);
+std::pair<std::uint32_t, std::string> read_place(word_reader& in);
 bool write_decisions(word_writer& out, const std::vector<messages::decision>& decisions);
 std::vector<messages::decision> read_decisions(word_reader& in);
 std::string validate(const generation_formed& value);
 std::string validate(const training_ended& value);
+std::string validate(const place_given& value);
 /// Decisions under one key, of one generation.
 std::string validate(const std::vector<messages::decision>& decisions, const messages::decision_key& key);
 

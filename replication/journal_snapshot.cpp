@@ -61,6 +61,26 @@ void read_learner(word_reader& in, journal_state& state) {
     state.learner_checkpoint = std::make_shared<std::vector<std::uint8_t>>(in.bytes(max_checkpoint_bytes));
 }
 
+void write_places(word_writer& out, const journal_state& state) {
+  out.number(state.places_digest);
+  out.number(state.places.size());
+  for (const auto& [rank, host] : state.places)
+    write_place(out, rank, host);
+}
+
+void read_places(word_reader& in, journal_state& state) {
+  state.places_digest = in.number();
+  const auto count = in.count(messages::max_workers);
+  if (count == 0)
+    in.fail(); // then none would have been written
+  for (std::uint64_t index = 0; index < count && in.good(); ++index) {
+    auto [rank, host] = read_place(in);
+    if (!validate(place_given{.rank = rank, .host = host}).empty() ||
+        !state.places.emplace(rank, std::move(host)).second)
+      in.fail();
+  }
+}
+
 /// What the fields say of each other.
 std::string validate_state(const journal_state& state) {
   if (state.generation.generation > 0)
@@ -86,9 +106,11 @@ word_list encode_snapshot(const journal_state& state) {
   write_learner(out, state);
   write_clients(out, state.clients);
   write_counts(out, state.counts);
-  // Last, and only where it is known: a snapshot of a journal that does not know of it reads as before.
-  if (state.end.generation > 0)
+  // Last, and only where they are known: a snapshot of a journal that does not know of them reads as before.
+  if (state.end.generation > 0 || !state.places.empty())
     write_end(out, state.end);
+  if (!state.places.empty())
+    write_places(out, state);
   seal(block_kind::snapshot, words);
   return words;
 }
@@ -109,7 +131,10 @@ std::string decode_snapshot(std::span<const std::uint64_t> words, journal_state&
   state.counts = read_counts(in);
   if (in.good() && !in.complete()) {
     state.end = read_end(in);
-    if (!validate(state.end).empty())
+    const bool more = in.good() && !in.complete();
+    if (more)
+      read_places(in, state);
+    if (!(more && state.end == training_ended{}) && !validate(state.end).empty())
       in.fail();
   }
   return in.complete() ? validate_state(state) : "a damaged snapshot";

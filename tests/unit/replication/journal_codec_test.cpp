@@ -65,6 +65,9 @@ TEST(JournalCodec, RefusesToEncodeWhatMakesNoSense) {
   cases.emplace_back(end_training({1, 1}, 1, 0), "training_ended");
   cases.emplace_back(end_training({1, 1}, 1, 1, messages::max_workers), "training_ended");
   cases.emplace_back(publish_policy({1, 1}, 1, 1, 10, max_checkpoint_bytes + 1), "checkpoint");
+  cases.emplace_back(give_place({1, 1}, 1, messages::max_workers, "guest"), "place_given");
+  cases.emplace_back(give_place({1, 1}, 1, 1, ""), "place_given");
+  cases.emplace_back(give_place({1, 1}, 1, 1, std::string(max_place_name + 1, 'a')), "place_given");
   auto stranger = form_generation({1, 1}, 1, 1);
   std::get<generation_formed>(stranger.content).source = 3;
   cases.emplace_back(stranger, "source");
@@ -100,6 +103,8 @@ TEST(JournalCodec, MakesASnapshotOfAllThatAJournalKnows) {
 
 TEST(JournalCodec, ReadsASnapshotThatKnowsOfNoEnd) {
   auto state = example_state();
+  state.places = {};
+  state.places_digest = 0;
   const auto with_end = encode_snapshot(state);
   state.end = {};
   const auto without = encode_snapshot(state);
@@ -111,6 +116,15 @@ TEST(JournalCodec, ReadsASnapshotThatKnowsOfNoEnd) {
   EXPECT_TRUE(restored == state);
 }
 
+TEST(JournalCodec, KeepsPlacesInASnapshotThatKnowsOfNoEnd) {
+  auto state = example_state();
+  state.end = {};
+  journal_state restored;
+  EXPECT_EQ(decode_snapshot(encode_snapshot(state), restored), "");
+  EXPECT_EQ(restored.places, (std::map<std::uint32_t, std::string>{{4, "guest"}}));
+  EXPECT_TRUE(restored == state);
+}
+
 TEST(JournalCodec, GoesOnFromASnapshotAsIfThereHadBeenNone) {
   journal original;
   for (const auto& entry : one_of_each())
@@ -119,8 +133,8 @@ TEST(JournalCodec, GoesOnFromASnapshotAsIfThereHadBeenNone) {
   ASSERT_EQ(decode_snapshot(encode_snapshot(original.state()), state), "");
   journal restored;
   restored.restore(state);
-  const std::vector<journal_entry> more = {decide_window({7, 3}, 3, 1), decide_window({7, 6}, 3, 2),
-                                           begin_term({9, 1}, 4, 3), decide_window({7, 7}, 3, 3)};
+  const std::vector<journal_entry> more = {decide_window({7, 3}, 3, 1), decide_window({7, 7}, 3, 2),
+                                           begin_term({9, 1}, 4, 3), decide_window({7, 8}, 3, 3)};
   for (const auto& entry : more) {
     const auto left = apply(original, entry);
     const auto right = apply(restored, entry);

@@ -17,6 +17,8 @@ journal_entry publish_policy(proposal_key key, std::uint64_t term, std::uint64_t
                              std::size_t checkpoint_bytes = 33);
 journal_entry end_training(proposal_key key, std::uint64_t term, std::uint64_t generation = 1, std::uint32_t rank = 0,
                            std::uint64_t cluster_digest = 77);
+journal_entry give_place(proposal_key key, std::uint64_t term, std::uint32_t rank, const std::string& host,
+                         std::uint64_t cluster_digest = 77);
 
 /// Encodes and applies; the entry must be valid.
 apply_outcome apply(journal& to, const journal_entry& entry);

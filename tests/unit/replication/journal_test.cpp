@@ -137,6 +137,18 @@ TEST_F(Begun, KeepsTheEndOfTrainingUntilAnotherGenerationIsFormed) {
   EXPECT_EQ(book.state().end, training_ended()) << "training goes on";
 }
 
+TEST_F(Begun, KeepsWhoseThePlacesOfAClusterFileAre) {
+  using places = std::map<std::uint32_t, std::string>;
+  expect(give_place(next(), 1, 4, "guest"), verdict::applied);
+  expect(give_place(next(), 1, 5, "other"), verdict::applied);
+  expect(give_place(next(), 1, 6, "guest"), verdict::applied);
+  EXPECT_EQ(book.state().places, (places{{5, "other"}, {6, "guest"}})) << "a host has one place";
+  expect(begin_term({2, 1}, 2, 2), verdict::applied);
+  expect(give_place(next(), 1, 5, "late"), verdict::stale_term);
+  expect(give_place({2, 2}, 2, 1, "guest", 78), verdict::applied);
+  EXPECT_EQ(book.state().places, (places{{1, "guest"}})) << "in another file ranks mean others";
+}
+
 TEST_F(Begun, ForgetsTheClientThatWasSilentLongest) {
   for (std::uint64_t client = 2; client <= max_clients; ++client)
     expect(begin_term({client, 1}, client), verdict::applied);
