@@ -233,11 +233,6 @@ std::string run::begin(std::span<const std::int64_t> rows) {
   lockstep_options options;
   if (auto problem = fit_together(all, position_, options); !problem.empty())
     return problem;
-  if (link_ && welcome_.workers != members_)
-    notice(
-        fmt::format("the cluster file has {} workers and the process group {}: decisions come when as many processes "
-                    "train as it names",
-                    welcome_.workers, members_));
   steps_.emplace(std::move(options));
   timed_batches_ = steps_->batches_at(0).batches;
   return {};

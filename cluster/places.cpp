@@ -13,6 +13,14 @@ bool is_host_name(const std::string& text) {
          std::all_of(text.begin(), text.end(), fits);
 }
 
+bool is_worker_name(const std::string& text) {
+  const auto host = host_of(text);
+  const auto slot = text.substr(std::min(text.size(), host.size() + 1));
+  const bool number =
+      slot.size() <= 3 && std::ranges::all_of(slot, [](unsigned char c) { return std::isdigit(c) != 0; });
+  return is_host_name(host) && (host.size() == text.size() || (!slot.empty() && number));
+}
+
 bool is_place(const host& one) {
   return one.address.empty();
 }

@@ -12,6 +12,8 @@ namespace dynamix::cluster {
 
 /// 1 to 64 letters, digits, '.', '_' and '-', of which the first is a letter or digit.
 bool is_host_name(const std::string& text);
+/// Of a worker that may come to a place: a host's name, or that of one of several workers of it, as "guest/3".
+bool is_worker_name(const std::string& text);
 
 /// Whether a host stands for a place. It has no address, and a name that no host can have.
 bool is_place(const host& one);

@@ -53,7 +53,7 @@ void run::seat(const std::string& host, std::uint32_t rank) {
   if (known != rank_of_.end() && known->second == rank)
     return;
   const auto hosts = file_.workers();
-  if (rank >= hosts.size() || !cluster::is_place(*hosts[rank]) || !cluster::is_host_name(host) ||
+  if (rank >= hosts.size() || !cluster::is_place(*hosts[rank]) || !cluster::is_worker_name(host) ||
       (known != rank_of_.end() && !cluster::is_place(*hosts[known->second])))
     return;
   const auto empty = [&](std::size_t place) {

@@ -86,7 +86,12 @@ void client_slot::received(connection_number number, const messages::client_hell
   if (closed_because_)
     return refuse(number, client_verdict::not_served,
                   fmt::format("host {} takes no training process any more: {}", welcome.host, *closed_because_));
-  if (said.members != welcome.workers)
+  if (options_.open && said.members > welcome.workers)
+    return refuse(number, client_verdict::not_served,
+                  fmt::format("this training has {} processes, and the cluster at most {} workers "
+                              "(cluster.workers_max)",
+                              said.members, welcome.workers));
+  if (!options_.open && said.members != welcome.workers)
     return refuse(number, client_verdict::not_served,
                   fmt::format("this training has {} processes, and the cluster file has {} workers; start as many "
                               "processes, or give the agents a cluster file with as many workers",
@@ -101,6 +106,7 @@ void client_slot::received(connection_number number, const messages::client_hell
   served_ = number;
   ready_ = false;
   steps_ = 0;
+  one->members = said.members;
   auto answer = welcome;
   answer.verdict = client_verdict::accepted;
   answer.protocol = protocol;
@@ -125,7 +131,7 @@ void client_slot::received(connection_number number, const messages::heartbeat& 
   if (!first)
     return;
   log(false, fmt::format("client_ready process={} steps={}", one->peer.process, steps_));
-  effects_.push_back(client_effects::ready{});
+  effects_.push_back(client_effects::ready{one->members});
 }
 
 void client_slot::received(connection_number number, const messages::window_report& said) {

@@ -41,7 +41,9 @@ struct follow {
   int process = 0;
 };
 /// A client is ready to train in a generation.
-struct ready {};
+struct ready {
+  std::uint32_t members = 0; ///< of its group
+};
 /// It is gone.
 struct lost {
   std::string reason;
@@ -80,6 +82,7 @@ struct client_slot_options {
   /// As an accepted client gets it, but for its generation.
   messages::client_welcome welcome;
   std::string socket; ///< for a person
+  bool open = false;  ///< the group may be smaller than the cluster, of which hosts come and go
 };
 
 /// At most one training process has the slot:
@@ -130,6 +133,7 @@ private:
     client_peer peer;
     double since_seconds = 0;
     std::uint32_t messages = 0; ///< in the present second
+    std::uint32_t members = 0;  ///< of its group, as its hello says
     bool said_hello = false;
     bool closing = false;
   };

@@ -72,7 +72,9 @@ struct tick {};
 // Of training, in the order in which they happened.
 
 /// Where another process trains (worker_options::external_trainer): it is there, and ready for a generation.
-struct trainer_ready {};
+struct trainer_ready {
+  std::uint32_t group = 0; ///< processes in its group, itself among them; 0: not known
+};
 /// It is not any more. The generation that it was in follows as events::generation_left.
 struct trainer_lost {
   std::string reason;

@@ -81,11 +81,16 @@ void worker_protocol::greet() {
   // generation.
   const bool wanted =
       (phase_ < phase::training && !(finishing_ && aggregator_)) || (phase_ == phase::training && !aggregator_);
-  if (!gateway_ || !ready_ || !wanted || greeting_under_way_)
+  if (!gateway_ || !(ready_ || reserves()) || !wanted || greeting_under_way_)
     return;
   if (phase_ == phase::idle)
     phase_ = phase::greeting;
   say_hello();
+}
+
+/// The process that is to train for a guest is told its rank before it begins.
+bool worker_protocol::reserves() const {
+  return options_.guest && !ready_ && !joined();
 }
 
 void worker_protocol::greet_later() {
@@ -96,6 +101,8 @@ void worker_protocol::greet_later() {
 
 messages::hello worker_protocol::hello() const {
   auto said = options_.identity;
+  said.group = group_;
+  said.reserves = reserves();
   if (!joined())
     return said;
   said.generation = newest_->generation;
@@ -200,8 +207,9 @@ void worker_protocol::orphan(const char* why) {
     log(log_level::warning, fmt::format("arbitrator_lost reason=\"{}\" training waits for it", why));
 }
 
-void worker_protocol::on(const events::trainer_ready&) {
+void worker_protocol::on(const events::trainer_ready& what) {
   ready_ = true;
+  group_ = what.group;
   greet();
 }
 

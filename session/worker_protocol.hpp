@@ -20,7 +20,8 @@ struct worker_options {
   cluster::timeouts timeouts;
   std::uint32_t lowest_batch = 1; ///< a decision beyond these is refused
   std::uint32_t highest_batch = messages::max_batch;
-  /// Training is another process's, which comes and goes: no hello without it, and nobody judges how fast it is.
+  /// Training is another process's, which comes and goes: no hello without it, but for a guest's rank, which that
+  /// process is told; and nobody judges how fast it is.
   bool external_trainer = false;
   bool guest = false;    ///< the file does not name its host: it may have to wait for a place, and lose it
   bool balances = false; ///< shares follow the workers' paces, whether an arbitrator is there or not
@@ -103,6 +104,7 @@ private:
   /// The arbitrator knows which generation this worker was in last, and whether it trains in it.
   bool known(bool training) const;
   messages::hello hello() const;
+  bool reserves() const;
   void greet();
   void greet_later();
   void say_hello();
@@ -135,6 +137,7 @@ private:
   // The arbitrator.
   bool gateway_ = false;       ///< in reach
   bool aggregator_ = false;    ///< followed; otherwise orphaned
+  std::uint32_t group_ = 0;    ///< of the process that trains
   bool ready_;                 ///< to train
   std::string absent_because_; ///< set from the trainer's loss until the next welcome
   bool greeting_under_way_ = false;

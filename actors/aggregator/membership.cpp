@@ -75,7 +75,7 @@ messages::welcome membership::refuse(welcome_verdict verdict, std::string detail
 /// Of a host that has no rank.
 messages::welcome membership::check_guest(const messages::hello& hello, double now_seconds) const {
   const auto places = static_cast<std::size_t>(std::ranges::count(state_.members, true, &member::guest));
-  if (places == 0 || !cluster::is_host_name(hello.host))
+  if (places == 0 || !cluster::is_worker_name(hello.host))
     return refuse(welcome_verdict::unknown_host, fmt::format("host {} has no worker in the cluster file", hello.host));
   if (hello.training)
     return refuse(welcome_verdict::unknown_host,
@@ -162,6 +162,13 @@ messages::welcome membership::admit(const messages::hello& hello, double now_sec
   answer.generation = state_.generation;
   answer.rank = static_cast<std::uint32_t>(found - state_.members.begin());
   found->seen_seconds = now_seconds;
+  if (hello.reserves && !found->present()) {
+    found->incarnation = hello.incarnation;
+    found->state = member_state::lost;
+    found->since_seconds = now_seconds;
+    found->detail = "its training process has not come yet";
+    return answer;
+  }
   // It said so before it heard of its newest place, which it is told again.
   if (!hello.training && found->incarnation == hello.incarnation && is_placed(answer.rank) &&
       hello.generation < state_.generation && hello.steps == found->said_steps) {
@@ -182,6 +189,7 @@ messages::welcome membership::admit(const messages::hello& hello, double now_sec
   found->state = wanted;
   found->incarnation = hello.incarnation;
   found->generation = hello.generation;
+  found->group = hello.group;
   found->steps = found->said_steps = hello.steps;
   found->checkpoint_steps = hello.checkpoint_steps;
   // What was in flight when an older generation ended has been counted at its end.

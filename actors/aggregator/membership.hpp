@@ -39,6 +39,7 @@ struct member {
   member_state state = member_state::awaited;
   std::uint64_t incarnation = 0; ///< 0: it has never come to this arbitrator
   std::uint64_t generation = 0;  ///< newest that it was placed in
+  std::uint32_t group = 0;       ///< processes in the group of the one that trains for it; 0: it trains itself
   std::uint64_t steps = 0;       ///< completed, in memory
   std::uint64_t said_steps = 0;  ///< in its newest hello, or its farewell
   std::uint64_t checkpoint_steps = 0;
@@ -54,10 +55,10 @@ struct member {
 enum class generation_phase : std::uint8_t { none, running, regrouping, ending };
 
 struct membership_state {
-  std::vector<member> members;                  ///< by rank
-  std::uint32_t workers_min = 0;                ///< training begins with as many; 0: with all that are expected
-  bool fixed_group = false;                     ///< the training processes' group is their user's: all train or none
-  double began_seconds = -1;                    ///< when it was first looked at
+  std::vector<member> members;   ///< by rank
+  std::uint32_t workers_min = 0; ///< training begins with as many; 0: with all that are expected
+  bool fixed_group = false;      ///< the training processes' group is their user's: all of it train or none
+  double began_seconds = -1;     ///< when it was first looked at
   std::optional<std::uint32_t> finished_before; ///< who finished training under an arbitrator before this one
   bool stop_was_asked = false;                  ///< of all, by this arbitrator
   std::uint64_t generation = 0;                 ///< newest that was formed

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <tuple>
 
 namespace dynamix::actors {
@@ -66,13 +68,58 @@ generation_end find_end(double now, const membership_state& state, const cluster
   return {};
 }
 
+/// Of a host that the file does not name: nobody waits for it any more, and its place is another's to take.
+bool is_forgotten(double now, const membership_state& state, const cluster::timeouts& timeouts, std::uint32_t rank) {
+  const auto& one = state.members[rank];
+  // One that an arbitrator before this one had taken in has been away since this one began.
+  const bool away = one.state == member_state::awaited && !is_placed(state, rank);
+  const bool gone =
+      one.state == member_state::lost || one.state == member_state::left || one.state == member_state::failed;
+  const auto since = away ? state.began_seconds : one.since_seconds;
+  return one.guest && !one.unused() && (away || gone) && 1000 * (now - since) > timeouts.stall_timeout_ms;
+}
+
+/// Who is lost may be started again; who has left says that it will not.
+std::size_t count_expected(double now, const membership_state& state, const cluster::timeouts& timeouts) {
+  std::size_t expected = 0;
+  for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
+    const auto& one = state.members[rank];
+    expected += one.unused() || one.state == member_state::left || is_forgotten(now, state, timeouts, rank) ? 0 : 1;
+  }
+  return expected;
+}
+
+/// Of workers whose processes belong to groups that their user has made: those of the largest group that is complete,
+/// or all, where nobody else is expected. Empty: neither is so.
+std::vector<std::uint32_t> find_group(double now, const membership_state& state, const cluster::timeouts& timeouts,
+                                      const std::vector<std::uint32_t>& present) {
+  std::map<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> groups;
+  for (const auto rank : present)
+    groups[state.members[rank].group].push_back(rank);
+  for (const auto& [size, ranks] : groups)
+    if (ranks.size() == size)
+      return ranks;
+  return present.size() == count_expected(now, state, timeouts) ? present : std::vector<std::uint32_t>{};
+}
+
+/// Whether a worker that waits beside a running generation would train in the next one.
+bool has_group(double now, const membership_state& state, const cluster::timeouts& timeouts, std::uint32_t rank) {
+  if (!state.fixed_group)
+    return true;
+  std::vector<std::uint32_t> present;
+  for (std::uint32_t each = 0; each < state.members.size(); ++each)
+    if (state.members[each].present())
+      present.push_back(each);
+  return std::ranges::binary_search(find_group(now, state, timeouts, present), rank);
+}
+
 /// Who waits beside a running generation, long enough that others who come at the same time have come too.
 std::string find_newcomers(double now, const membership_state& state, const cluster::timeouts& timeouts) {
   std::string names;
   bool ready = false;
   for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
     const auto& one = state.members[rank];
-    if (one.state != member_state::waiting || is_placed(state, rank))
+    if (one.state != member_state::waiting || is_placed(state, rank) || !has_group(now, state, timeouts, rank))
       continue;
     names += (names.empty() ? "" : ", ") + one.host;
     ready |= 1000 * (now - one.since_seconds) >= timeouts.beat_interval_ms;
@@ -132,29 +179,13 @@ find_notices(double now, const membership_state& state, const cluster::timeouts&
   return notices;
 }
 
-/// Of a host that the file does not name: nobody waits for it any more, and its place is another's to take.
-bool is_forgotten(double now, const membership_state& state, const cluster::timeouts& timeouts, std::uint32_t rank) {
-  const auto& one = state.members[rank];
-  // One that an arbitrator before this one had taken in has been away since this one began.
-  const bool away = one.state == member_state::awaited && !is_placed(state, rank);
-  const bool gone =
-      one.state == member_state::lost || one.state == member_state::left || one.state == member_state::failed;
-  const auto since = away ? state.began_seconds : one.since_seconds;
-  return one.guest && !one.unused() && (away || gone) && 1000 * (now - since) > timeouts.stall_timeout_ms;
-}
-
 /// Whether those who wait are to wait no longer for others.
 bool is_time_to_form(double now, const membership_state& state, const cluster::timeouts& timeouts,
                      const std::vector<std::uint32_t>& waiting) {
   const auto of = [&](std::uint32_t rank) -> const member& { return state.members[rank]; };
-  // Who is lost may be started again; who has left says that it will not.
-  std::size_t expected = 0;
-  for (std::uint32_t rank = 0; rank < state.members.size(); ++rank)
-    expected +=
-        of(rank).unused() || of(rank).state == member_state::left || is_forgotten(now, state, timeouts, rank) ? 0 : 1;
-  const bool everyone = waiting.size() == expected;
   if (state.fixed_group) // its user starts them, whenever that may be
-    return everyone;
+    return true;
+  const bool everyone = waiting.size() == count_expected(now, state, timeouts);
   const bool in_memory = std::ranges::any_of(waiting, [&](auto rank) { return of(rank).steps > 0; });
   double longest = 0;
   for (const auto rank : waiting)
@@ -212,6 +243,8 @@ std::optional<membership_change> form(double now, const membership_state& state,
     if (one.state == member_state::waiting)
       waiting.push_back(rank);
   }
+  if (state.fixed_group)
+    waiting = find_group(now, state, timeouts, waiting);
   const auto barren = count_barren(state);
   const bool workers = std::ranges::any_of(waiting, [&](auto rank) { return !state.members[rank].serves; });
   if (!workers || !is_time_to_form(now, state, timeouts, waiting) ||

@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -19,13 +20,18 @@ namespace slot_effects = session::client_effects;
 constexpr std::size_t decisions_kept_max = 64;
 constexpr std::size_t evaluations_kept_max = 10'000;
 
+/// Of a worker that the file names; nothing for a guest.
+std::optional<std::uint32_t> listed_rank(const training_options& options) {
+  const auto workers = options.file->workers();
+  const auto found = std::ranges::find(workers, options.host.name, &cluster::host::name);
+  return found == workers.end() ? std::nullopt : std::optional(static_cast<std::uint32_t>(found - workers.begin()));
+}
+
 /// What a client learns of its place in the cluster.
-messages::client_welcome describe_place(const training_options& options) {
+messages::client_welcome describe_place(const training_options& options, std::uint32_t rank) {
   const auto& file = *options.file;
   const auto& host = options.host;
   const auto workers = file.workers();
-  const auto found = std::ranges::find(workers, host.name, &cluster::host::name);
-  const auto rank = static_cast<std::uint32_t>(found - workers.begin());
   const auto window_steps = file.arbitrator.window_steps;
   return {.detail = {},
           .host = host.name,
@@ -54,14 +60,31 @@ void client_run::open(caf::actor_system&, worker_local worker) {
   worker_ = std::move(worker);
   const auto& listener = options_.listener;
   spdlog::info("client_awaited waiting for the training process at {}", listener->path());
+  if (const auto rank = listed_rank(options_))
+    serve(*rank); // else a process that comes waits until the rank is known
+}
+
+void client_run::serve(std::uint32_t rank) {
   server_ = std::make_unique<client_server>(
-      listener, session::client_slot_options{.welcome = describe_place(options_), .socket = listener->path()},
+      options_.listener,
+      session::client_slot_options{.welcome = describe_place(options_, rank),
+                                   .socket = options_.listener->path(),
+                                   .open = options_.file->membership == cluster::membership_kind::open},
       [this](session::client_effect& what) { take(what); });
 }
 
-void client_run::join(std::uint32_t, std::shared_ptr<session::decision_slot> decisions) {
-  const std::scoped_lock lock(mutex_);
-  decisions_ = std::move(decisions);
+void client_run::act(const std::function<void(session::client_slot&)>& action) {
+  if (server_)
+    server_->act(action);
+}
+
+void client_run::join(std::uint32_t rank, std::shared_ptr<session::decision_slot> decisions) {
+  {
+    const std::scoped_lock lock(mutex_);
+    decisions_ = std::move(decisions);
+  }
+  if (!server_)
+    serve(rank);
 }
 
 void client_run::place(const messages::placement& place, store_actor) {
@@ -71,7 +94,7 @@ void client_run::place(const messages::placement& place, store_actor) {
     began_ = false;
     received_.clear();
   }
-  server_->act([&](session::client_slot& slot) { slot.placed(place); });
+  act([&](session::client_slot& slot) { slot.placed(place); });
 }
 
 void client_run::decided(const messages::decision& decision) {
@@ -81,11 +104,11 @@ void client_run::decided(const messages::decision& decision) {
     if (received_.size() > decisions_kept_max)
       received_.pop_front();
   }
-  server_->act([&](session::client_slot& slot) { slot.decided(decision); });
+  act([&](session::client_slot& slot) { slot.decided(decision); });
 }
 
 void client_run::interrupt(const std::string& reason) {
-  server_->act([&](session::client_slot& slot) { slot.leave(reason); });
+  act([&](session::client_slot& slot) { slot.leave(reason); });
 }
 
 void client_run::regroup() {
@@ -97,11 +120,11 @@ void client_run::request_stop() {
     const std::scoped_lock lock(mutex_);
     stop_asked_ = true;
   }
-  server_->act([](session::client_slot& slot) { slot.stop("training was asked to stop"); });
+  act([](session::client_slot& slot) { slot.stop("training was asked to stop"); });
 }
 
 void client_run::finish(const std::string& reason) {
-  server_->act([&](session::client_slot& slot) { slot.close(reason); });
+  act([&](session::client_slot& slot) { slot.close(reason); });
   {
     const std::scoped_lock lock(mutex_);
     outcome_.how = trainer::ending::failed;
@@ -125,9 +148,10 @@ void client_run::on(const slot_effects::follow& what) {
     options_.process->store(what.process, std::memory_order_relaxed);
 }
 
-void client_run::on(const slot_effects::ready&) {
+void client_run::on(const slot_effects::ready& what) {
   {
     const std::scoped_lock lock(mutex_);
+    group_ = what.members;
     last_loss_.clear();
     in_force_ = {};
   }
@@ -223,6 +247,11 @@ void client_run::on(const slot_effects::finished& what) {
     steps_ = std::max(steps_, said.steps);
   }
   caf::anon_send(worker_, atom::left_v);
+}
+
+std::uint32_t client_run::group() const {
+  const std::scoped_lock lock(mutex_);
+  return group_;
 }
 
 std::uint64_t client_run::steps() const {

@@ -6,6 +6,7 @@
 #include "actors/worker/worker_training.hpp"
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -30,12 +31,15 @@ public:
   void request_stop() override;
   void finish(const std::string& reason) override;
 
+  std::uint32_t group() const override;
   std::uint64_t steps() const override;
   trainer::outcome outcome() const override;
   double control_seconds() const override;
   std::vector<messages::evaluation_report> evaluations() const override;
 
 private:
+  void serve(std::uint32_t rank);
+  void act(const std::function<void(session::client_slot&)>& action);
   void take(session::client_effect& what);
   void on(const session::client_effects::follow& what);
   void on(const session::client_effects::ready& what);
@@ -54,6 +58,7 @@ private:
   std::shared_ptr<session::decision_slot> decisions_;
   std::deque<messages::decision> received_; ///< the newest that the client was sent, in order
   messages::decision_key in_force_;         ///< as the newest report says
+  std::uint32_t group_ = 0;
   std::uint64_t steps_ = 0;
   std::uint64_t first_steps_ = 0; ///< completed when the generation began
   bool began_ = false;            ///< a step of the generation is completed

@@ -243,7 +243,7 @@ worker_local::behavior_type worker(worker_pointer self, training_options options
       [self](atom::evaluation, const message<messages::evaluation_report>& report) {
         behind_reports(self, [self, report] { receive<events::evaluated, messages::evaluation_report>(self, report); });
       },
-      [self](atom::ready) { behind_reports(self, [self] { happen(self, events::trainer_ready{}); }); },
+      [self](atom::ready) { behind_reports(self, [self] { happen(self, events::trainer_ready{self->state.training->group()}); }); },
       [self](atom::absent, const std::string& reason) {
         behind_reports(self, [self, reason] { happen(self, events::trainer_lost{reason}); });
       },

@@ -56,6 +56,8 @@ public:
   /// No further place will come: training ends with this reason.
   virtual void finish(const std::string& reason) = 0;
 
+  /// Processes in the group of the one that trains; 0: it is this one.
+  virtual std::uint32_t group() const { return 0; }
   /// Completed.
   virtual std::uint64_t steps() const = 0;
   /// Of the generation that was left last.

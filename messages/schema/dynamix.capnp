@@ -101,6 +101,12 @@ struct Hello {
 
   newestProtocol @14 :UInt32;
   # That the sender speaks; 0: an older sender, which speaks `protocol` alone.
+
+  group @15 :UInt32;
+  # Processes in the group of the user's process that trains for this worker; 0: it trains itself, or an older sender.
+
+  reserves @16 :Bool;
+  # It only asks for its rank, since the process that is to train for it has not come.
 }
 
 enum WelcomeVerdict {

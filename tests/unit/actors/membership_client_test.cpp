@@ -1,5 +1,6 @@
 /// Generations of training processes whose group is their user's.
 
+#include "cluster/places.hpp"
 #include "tests/unit/actors/small_membership.hpp"
 
 namespace dynamix::actors {
@@ -41,6 +42,67 @@ TEST_F(ClientMembership, FormsTheNextGenerationOfAllOrNobody) {
   ASSERT_TRUE(formed);
   EXPECT_EQ(formed->generation, 2U);
   EXPECT_EQ(formed->members.size(), 3U);
+}
+
+/// Of ada, ben and cy, with places for three more.
+class OpenClientMembership : public ClientMembership {
+protected:
+  OpenClientMembership() {
+    file.membership = cluster::membership_kind::open;
+    file.workers_max = 6;
+    file = cluster::with_places(file);
+    members = membership(file, timeouts);
+  }
+  void come(const std::string& host, std::uint32_t group, std::uint64_t generation = 0) {
+    auto said = hello(host);
+    said.group = group;
+    said.generation = generation;
+    EXPECT_EQ(admit(said).verdict, messages::welcome_verdict::accepted) << host;
+  }
+};
+
+TEST_F(OpenClientMembership, FormsAGenerationOnceAGroupIsWhole) {
+  come("ada", 2);
+  keep_alive_for(timeouts.join_timeout_ms / 1000.0);
+  EXPECT_FALSE(formed);
+  come("cy", 2);
+  look();
+  ASSERT_TRUE(formed) << "ben is of no group, and nobody waits for it";
+  EXPECT_EQ(formed->members, (std::vector<std::uint32_t>{0, 2}));
+}
+
+TEST_F(OpenClientMembership, LeavesATrainingGroupAloneUntilALargerOneIsWhole) {
+  come("ada", 2);
+  come("ben", 2);
+  look();
+  ASSERT_TRUE(formed);
+  formed.reset();
+  notices.clear();
+  come("guest", 3); // the others are still to be started again
+  keep_alive_for(5);
+  EXPECT_TRUE(notices.empty());
+  for (const auto* host : {"ada", "ben"})
+    members.disconnected(rank_of(host), "training process 7: it has ended", now);
+  look();
+  come("ada", 3, 1);
+  keep_alive_for(1);
+  EXPECT_FALSE(formed);
+  come("ben", 3, 1);
+  look();
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(formed->members, (std::vector<std::uint32_t>{0, 1, 3}));
+}
+
+TEST_F(OpenClientMembership, GivesARankToAGuestWhoseProcessIsStillToCome) {
+  auto said = hello("guest");
+  said.reserves = true;
+  EXPECT_EQ(admit(said).rank, 3U);
+  come("ada", 1);
+  look();
+  ASSERT_TRUE(formed) << "nobody waits for it";
+  said.reserves = false;
+  said.group = 1;
+  EXPECT_EQ(admit(said).rank, 3U);
 }
 
 TEST_F(ClientMembership, IsNotOverWhileNobodyTrains) {

@@ -98,6 +98,23 @@ TEST_F(ClientSlot, RefusesASecondClientAndSaysWhoHasTheSlot) {
   EXPECT_TRUE(slot.ready());
 }
 
+TEST_F(ClientSlot, OfAnOpenClusterTakesAGroupOfAnySizeUpToItsWorkers) {
+  auto welcome = messages::client_welcome{.detail = {}, .host = "guest", .rank = 3, .workers = 4};
+  welcome.window_steps = 10;
+  welcome.settle_steps = 2;
+  welcome.lowest_batch = 32;
+  welcome.highest_batch = 256;
+  slot = client_slot({.welcome = welcome, .socket = "guest.sock", .open = true});
+  connect(1);
+  EXPECT_EQ(greet(1).rank, 3U) << "of a group of two";
+  beat(1, 0);
+  const auto ready = look<slot_effects::ready>();
+  ASSERT_EQ(ready.size(), 1U);
+  EXPECT_EQ(ready[0].members, 2U);
+  connect(2);
+  EXPECT_THAT(greet(2, {.members = 5, .incarnation = 5}).detail, HasSubstr("at most 4 workers"));
+}
+
 TEST_F(ClientSlot, RefusesAnotherVersionAnotherSizeAndAnotherUser) {
   connect(1);
   const auto old = greet(1, {.protocol = messages::newest_protocol + 1, .members = 2, .incarnation = 5});

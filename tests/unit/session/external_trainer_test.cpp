@@ -27,6 +27,22 @@ TEST_F(ExternallyTrainedWorker, SaysHelloOnlyOnceItsTrainerIsReady) {
   EXPECT_TRUE(did<effects::join>());
 }
 
+TEST_F(ExternallyTrainedWorker, OfAGuestAsksForItsRankBeforeItsTrainerComes) {
+  protocol = worker_protocol{{.timeouts = timeouts,
+                              .external_trainer = true,
+                              .guest = true,
+                              .identity = {.cluster = "tested", .host = "guest", .incarnation = 7}}};
+  happen(events::connected{});
+  EXPECT_TRUE(hello.hello.reserves);
+  answer({.term = 1, .rank = 4});
+  EXPECT_TRUE(did<effects::join>()) << "it can tell its trainer";
+  place(1);
+  EXPECT_EQ(protocol.now(), phase::waiting) << "nobody trains";
+  happen(events::trainer_ready{.group = 5});
+  EXPECT_FALSE(hello.hello.reserves);
+  EXPECT_EQ(hello.hello.group, 5U);
+}
+
 TEST_F(ExternallyTrainedWorker, IsAbsentWithoutItsTrainerAndComesBackWithTheNext) {
   happen(events::trainer_ready{});
   train();
