@@ -114,7 +114,7 @@ class answering_host {
 public:
   answering_host(const std::string& keys, const cluster::cluster_file& file, std::size_t form)
       : host_("hub", keys, file, form), aggregator_(host_.system().spawn(answering)),
-        door_(host_.system().spawn(gateway, std::string("hub"), true, std::shared_ptr<host_events>())) {
+        door_(host_.system().spawn(gateway, gateway_options{"hub", true}, std::shared_ptr<host_events>())) {
     caf::anon_send(door_, atom::serve_v, caf::actor_cast<greeter_actor>(aggregator_));
     port = host_.publish(caf::actor_cast<gateway_actor>(door_));
   }

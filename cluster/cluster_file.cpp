@@ -160,8 +160,11 @@ void make_paths_absolute(cluster_file& file) {
   settle(file.security.keys);
   settle(file.simulation.profile);
   settle(file.simulation.workload);
-  for (auto& each : file.hosts)
+  for (auto& each : file.hosts) {
     settle(each.profile);
+    if (!each.preemption.starts_with("command:"))
+      settle(each.preemption);
+  }
 }
 
 timeouts derive_timeouts(std::uint32_t detect_ms) {

@@ -37,7 +37,8 @@ struct host {
   std::uint16_t replica_port = 0;  ///< where replicas of the arbitrator reach it; 0: port + 1000
   std::uint32_t workers = 0;       ///< training processes that join it; 0: one for each of `gpus`, or one, [0, 256]
   std::vector<std::int32_t> gpus;  ///< of each worker, by the driver's numbers; empty: the file gives none
-  bool bind_cores = true;          ///< each of several workers gets its part of the machine's cores
+  std::string preemption; ///< a file, or "command:COMMAND", that says when its provider takes it back; empty: none does
+  bool bind_cores = true; ///< each of several workers gets its part of the machine's cores
   // For the simulator alone.
   std::string profile;         ///< device profile; empty: simulation.profile
   double bandwidth_mbit = 0;   ///< of its link; 0: simulation.bandwidth_mbit, [0, 1e7]
@@ -59,6 +60,8 @@ struct host {
   std::uint32_t port_for_replicas() const { return replica_port == 0 ? port + 1000U : replica_port; }
 };
 
+/// Of a host with several workers, one that stands for each of them; else none.
+std::vector<host> make_slots(const host& machine);
 /// The host that a worker is of: "ada" of "ada/1", and of "ada".
 std::string host_of(const std::string& worker);
 /// Whether it is one of several workers of its host.
@@ -206,8 +209,9 @@ constexpr bool has_parameters(policy_kind policy) {
 }
 enum class policy_mode : std::uint8_t { train, infer };
 enum class balance_kind : std::uint8_t { automatic, on, off };
-/// One arbitrator for all workers, or shards of at most `fanout` workers under a root.
-enum class arbitration_topology : std::uint8_t { central, tree };
+/// One arbitrator for all workers, shards of at most `fanout` workers under a root, or these where there are hosts
+/// enough for them.
+enum class arbitration_topology : std::uint8_t { central, tree, automatic };
 
 struct arbitrator {
   policy_kind policy = policy_kind::ppo;

@@ -105,15 +105,17 @@ json to_json(const std::vector<settings::bound_field>& fields) {
   return object;
 }
 
-/// A host's fields for the digest: those that have come since a release only where they are used.
+/// A host's fields for the digest: those that have come since a release only where they are used, and none that changes
+/// nothing of what a run computes.
 std::vector<settings::bound_field> digested_fields(const host_entry& entry) {
   static const host_entry standard;
   static const auto standards = settings::show(host_fields(), standard);
   auto fields = settings::show(host_fields(), entry);
   for (auto i = fields.size(); i-- > 0;)
-    if (const auto name = fields[i].name; name == "workers" || name == "gpus" || name == "bind_cores")
-      if (value_text(fields[i]) == value_text(standards[i]))
-        fields.erase(fields.begin() + static_cast<std::ptrdiff_t>(i));
+    if (const auto name = fields[i].name;
+        name == "preemption" || ((name == "workers" || name == "gpus" || name == "bind_cores") &&
+                                 value_text(fields[i]) == value_text(standards[i])))
+      fields.erase(fields.begin() + static_cast<std::ptrdiff_t>(i));
   return fields;
 }
 

@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, 11> policy_names = {"static",  "static-be
                                                            "oracle",  "step-oracle", "stigmergic"};
 constexpr std::array<std::string_view, 2> mode_names = {"train", "infer"};
 constexpr std::array<std::string_view, 3> balance_names = {"auto", "on", "off"};
-constexpr std::array<std::string_view, 2> arbitration_names = {"central", "tree"};
+constexpr std::array<std::string_view, 3> arbitration_names = {"central", "tree", "auto"};
 constexpr std::array<std::string_view, 4> source_names = {"ebpf", "tcp_info", "procfs", "nvml"};
 constexpr std::array<std::string_view, 3> device_names = {"auto", "cpu", "cuda"};
 constexpr std::array<std::string_view, 3> exchange_names = {"ring", "parameter-server", "auto"};
@@ -345,7 +345,9 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"arbitrator",
      "topology",
      in<arbitrator_section, &arbitrator::topology>,
-     "One arbitrator for all workers, or a tree of shards under it; up to fanout workers the two are the same.",
+     "One arbitrator for all workers, or a tree of shards under it; up to fanout workers the two are the same. "
+     "\"auto\" "
+     "is the tree where the file's hosts can hold it, and otherwise the one arbitrator.",
      {},
      arbitration_names},
     {"arbitrator", "fanout", in<arbitrator_section, &arbitrator::fanout>,

@@ -80,6 +80,15 @@ const std::vector<settings::field<host_entry>> host_rows = {
     {"host", "batch_highest", in<entry_host, &host::batch_highest>,
      "Most samples a step that its memory allows; 0 is batch.highest.", closed(0, highest_batch)},
     {"host",
+     "preemption",
+     in<entry_host, &host::preemption>,
+     "What tells that its provider takes it back, for the host to leave in time as on SIGTERM: a file that is there "
+     "then, or \"command:COMMAND\", which the shell runs every five seconds and which ends with 0 then. The first "
+     "number in the file, or in what the command prints, is the seconds that are left. Empty: nothing does.",
+     {},
+     {},
+     &optional_path_rule},
+    {"host",
      "profile",
      in<entry_host, &host::profile>,
      "Simulation: its device profile; empty is simulation.profile.",
@@ -114,7 +123,8 @@ const std::vector<settings::field<emulation>> emulation_rows = {
      presence::required},
 };
 
-/// Of a host with several workers, one that stands for each of them.
+} // namespace
+
 std::vector<host> make_slots(const host& machine) {
   const auto count = std::min(machine.worker_count(), static_cast<std::size_t>(workers_per_host_max));
   if (count < 2 || !machine.has(role::worker))
@@ -132,8 +142,6 @@ std::vector<host> make_slots(const host& machine) {
   }
   return slots;
 }
-
-} // namespace
 
 std::span<const settings::field<host_entry>> host_fields() {
   return host_rows;

@@ -1,7 +1,10 @@
 #include "cluster/tree_plan.hpp"
 
+#include "cluster/places.hpp"
+
 #include <algorithm>
 #include <fmt/core.h>
+#include <iterator>
 #include <set>
 
 namespace dynamix::cluster {
@@ -28,19 +31,75 @@ std::size_t sum(const indices& sizes) {
   return total;
 }
 
-/// As many shards as there must be; where hosts are named, as many as they can hold.
-std::size_t count_shards(const cluster_file& file, std::size_t workers) {
+/// A host that the file names, with its workers, whose ranks follow each other.
+struct worker_host {
+  std::string name;
+  std::size_t first_rank = 0;
+  std::size_t workers = 0;
+  bool may_hold = true; ///< an arbitrator of the tree: it does not hold the root
+};
+
+/// Places of an open cluster are nobody's yet.
+std::vector<worker_host> worker_hosts(const cluster_file& file) {
+  std::vector<worker_host> hosts;
+  std::size_t rank = 0;
+  for (const auto* worker : file.workers()) {
+    if (is_place(*worker))
+      break;
+    if (const auto name = host_of(worker->name); hosts.empty() || hosts.back().name != name)
+      hosts.push_back({.name = name, .first_rank = rank, .may_hold = !file.find(name)->has(role::arbitrator)});
+    ++hosts.back().workers;
+    ++rank;
+  }
+  return hosts;
+}
+
+/// The first ranks of so many shards, and the end. A host's workers share a connection, so they share a shard: shards
+/// are of whole hosts, as even as these allow.
+indices split(const std::vector<worker_host>& hosts, std::size_t shards) {
+  const auto workers = hosts.back().first_rank + hosts.back().workers;
+  indices bounds = {0};
+  std::size_t next = 0;
+  for (std::size_t i = 1; i < shards; ++i) {
+    ++next;
+    while (hosts[next].first_rank < i * workers / shards && next < hosts.size() - (shards - i))
+      ++next;
+    bounds.push_back(hosts[next].first_rank);
+  }
+  bounds.push_back(workers);
+  return bounds;
+}
+
+std::size_t largest_part(const indices& bounds) {
+  std::size_t most = 0;
+  for (std::size_t i = 1; i < bounds.size(); ++i)
+    most = std::max(most, bounds[i] - bounds[i - 1]);
+  return most;
+}
+
+/// As many shards as there must be; where hosts are named, as many as they can hold, and of an open cluster as many as
+/// its hosts can hold and all its workers will need.
+std::size_t count_shards(const cluster_file& file, const std::vector<worker_host>& hosts, std::size_t workers_most) {
   const std::size_t fanout = file.arbitrator.fanout;
-  auto shards = divide_up(workers, fanout);
-  while (shards < workers && sum(level_sizes(shards + 1, fanout)) <= file.arbitrator.shards.size())
+  const auto most = std::max(fanout, std::ranges::max(hosts, {}, &worker_host::workers).workers);
+  auto shards = divide_up(hosts.back().first_rank + hosts.back().workers, fanout);
+  shards = std::min(shards, hosts.size());
+  while (shards < hosts.size() && largest_part(split(hosts, shards)) > most)
+    ++shards;
+  const auto& named = file.arbitrator.shards;
+  const auto holders =
+      named.empty() ? static_cast<std::size_t>(std::ranges::count(hosts, true, &worker_host::may_hold)) : named.size();
+  const auto wanted = named.empty() ? divide_up(workers_most, fanout) : hosts.size();
+  while (shards < std::min(wanted, hosts.size()) && sum(level_sizes(shards + 1, fanout)) <= holders)
     ++shards;
   return shards;
 }
 
-/// Nodes without hosts: `sizes` from the shards up, each level spread evenly over the one above.
-std::vector<tree_node> lay_out(const indices& sizes, std::uint32_t workers) {
+/// Nodes without hosts: `sizes` from the shards up, each level spread evenly over the one above; shards begin at
+/// `bounds`.
+std::vector<tree_node> lay_out(const indices& sizes, const indices& bounds) {
   std::vector<tree_node> nodes(1);
-  nodes[0].workers = workers;
+  nodes[0].workers = static_cast<std::uint32_t>(bounds.back());
   std::size_t above = 0; // first node of the level above
   std::size_t parents = 1;
   for (std::size_t level = sizes.size(); level-- > 0;) {
@@ -57,9 +116,8 @@ std::vector<tree_node> lay_out(const indices& sizes, std::uint32_t workers) {
     parents = sizes[level];
   }
   for (std::size_t i = 0; i < parents; ++i) {
-    auto& shard = nodes[above + i];
-    shard.first_rank = static_cast<std::uint32_t>(i * workers / parents);
-    shard.workers = static_cast<std::uint32_t>((i + 1) * workers / parents) - shard.first_rank;
+    nodes[above + i].first_rank = static_cast<std::uint32_t>(bounds[i]);
+    nodes[above + i].workers = static_cast<std::uint32_t>(bounds[i + 1] - bounds[i]);
   }
   for (std::size_t i = above; i-- > 1;) {
     nodes[i].first_rank = nodes[nodes[i].children.front()].first_rank;
@@ -71,18 +129,18 @@ std::vector<tree_node> lay_out(const indices& sizes, std::uint32_t workers) {
 }
 
 /// Puts every node but the root on a host of its own: the first free one of its workers', else any. From the shards up.
-bool place(const cluster_file& file, std::vector<tree_node>& nodes) {
-  const auto workers = file.workers();
+bool place(const std::vector<worker_host>& hosts, std::vector<tree_node>& nodes) {
   std::set<std::string> taken;
   const auto take = [&](tree_node& node, std::size_t first, std::size_t last) {
-    for (auto rank = first; rank < last && node.host.empty(); ++rank)
-      if (!workers[rank]->has(role::arbitrator) && taken.insert(workers[rank]->name).second)
-        node.host = workers[rank]->name;
+    for (const auto& host : hosts)
+      if (node.host.empty() && host.first_rank >= first && host.first_rank < last && host.may_hold &&
+          taken.insert(host.name).second)
+        node.host = host.name;
   };
   for (std::size_t i = nodes.size(); i-- > 1;)
     take(nodes[i], nodes[i].first_rank, nodes[i].first_rank + nodes[i].workers);
   for (std::size_t i = nodes.size(); i-- > 1;)
-    take(nodes[i], 0, workers.size());
+    take(nodes[i], 0, nodes[0].workers);
   return std::ranges::none_of(nodes, [](const auto& node) { return node.host.empty(); });
 }
 
@@ -98,7 +156,13 @@ void place_as_named(const std::vector<std::string>& named, std::vector<tree_node
 } // namespace
 
 std::size_t tree_plan::find(const std::string& host) const {
+  if (std::ranges::find(roots, host) != roots.end())
+    return 0;
   return static_cast<std::size_t>(std::ranges::find(nodes, host, &tree_node::host) - nodes.begin());
+}
+
+std::vector<std::string> tree_plan::hosts_of(std::size_t node) const {
+  return node == 0 && !roots.empty() ? roots : std::vector{nodes[node].host};
 }
 
 std::size_t tree_plan::shard_of(std::uint32_t rank) const {
@@ -115,11 +179,24 @@ std::size_t tree_plan::shard_of(std::uint32_t rank) const {
   return node;
 }
 
+std::vector<std::size_t> tree_plan::shards_below(std::size_t node) const {
+  if (nodes[node].children.empty())
+    return {node};
+  std::vector<std::size_t> shards;
+  for (const auto child : nodes[node].children)
+    std::ranges::copy(shards_below(child), std::back_inserter(shards));
+  return shards;
+}
+
 std::vector<std::size_t> tree_plan::places_for_worker(std::uint32_t rank) const {
   const auto home = shard_of(rank);
-  if (home == 0)
-    return {0};
   std::vector<std::size_t> places;
+  if (home == 0) { // the root knows which has room
+    places.push_back(0);
+    if (!central())
+      std::ranges::copy(shards_below(0), std::back_inserter(places));
+    return places;
+  }
   const auto& siblings = nodes[nodes[home].parent].children;
   const auto own = std::ranges::find(siblings, home) - siblings.begin();
   for (std::size_t i = 0; i < siblings.size(); ++i)
@@ -137,19 +214,31 @@ std::vector<std::size_t> tree_plan::places_for_node(std::size_t node) const {
   return places;
 }
 
-tree_plan plan_tree(const cluster_file& file) {
+namespace {
+
+tree_plan plan_all(const cluster_file& file) {
   tree_plan plan;
-  const auto workers = static_cast<std::uint32_t>(file.workers().size());
+  const auto hosts = worker_hosts(file);
+  const auto workers = hosts.empty() ? 0U : static_cast<std::uint32_t>(hosts.back().first_rank + hosts.back().workers);
+  const auto most = file.membership == membership_kind::open ? std::max(workers, file.workers_max) : workers;
   plan.nodes = {{.host = file.arbitrator_host().name, .workers = workers, .children = {}}};
+  plan.workers_most = most;
   const auto& arbitrator = file.arbitrator;
-  if (arbitrator.topology != arbitration_topology::tree || workers <= arbitrator.fanout)
+  if (arbitrator.topology == arbitration_topology::central || most <= arbitrator.fanout)
     return plan;
-  const auto sizes = level_sizes(count_shards(file, workers), arbitrator.fanout);
+  if (hosts.empty()) {
+    plan.error = "a tree's shards stand on hosts that the file names, and it names no worker; name some, or raise "
+                 "arbitrator.fanout";
+    return plan;
+  }
+  for (const auto* host : file.arbitrators())
+    plan.roots.push_back(host->name);
+  const auto sizes = level_sizes(count_shards(file, hosts, most), arbitrator.fanout);
   const auto& named = arbitrator.shards;
-  auto nodes = lay_out(sizes, workers);
+  auto nodes = lay_out(sizes, split(hosts, sizes.front()));
   nodes[0].host = plan.nodes[0].host;
   const auto wanted = std::to_string(nodes.size() - 1);
-  if (named.empty() ? !place(file, nodes) : named.size() < nodes.size() - 1) {
+  if (named.empty() ? !place(hosts, nodes) : named.size() < nodes.size() - 1) {
     plan.error = named.empty()
                      ? fmt::format("a tree of fanout {} needs {} workers' hosts beside the arbitrator's, one a shard; "
                                    "raise arbitrator.fanout",
@@ -163,6 +252,17 @@ tree_plan plan_tree(const cluster_file& file) {
   plan.nodes = std::move(nodes);
   plan.depth = static_cast<std::uint32_t>(sizes.size()) + 1;
   return plan;
+}
+
+} // namespace
+
+tree_plan plan_tree(const cluster_file& file) {
+  auto plan = plan_all(file);
+  if (plan.error.empty() || file.arbitrator.topology != arbitration_topology::automatic)
+    return plan;
+  auto central = file;
+  central.arbitrator.topology = arbitration_topology::central;
+  return plan_all(central);
 }
 
 } // namespace dynamix::cluster

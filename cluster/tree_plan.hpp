@@ -22,27 +22,37 @@ struct tree_node {
   bool is_shard() const { return level > 0 && children.empty(); }
 };
 
-/// Workers in the file's order, in contiguous shards of at most `fanout`, whose sizes differ by one at most; shards
-/// under arbitrators of at most `fanout` children, up to the root. Up to `fanout` workers the root is all there is.
+/// Workers in the file's order, in contiguous shards of whole hosts, as even as these allow and of at most `fanout`
+/// workers where no host has more; shards under arbitrators of at most `fanout` children, up to the root. Up to
+/// `fanout` workers the root is all there is. Workers without a shard of their own, who come to places of an open
+/// cluster, go to the one with room; for them there are as many shards as the file's hosts can hold, up to what all
+/// would need.
 struct tree_plan {
-  std::vector<tree_node> nodes; ///< the root first, then level by level
-  std::uint32_t depth = 1;      ///< levels of arbitrators
-  std::string error;            ///< why there is no plan; empty: there is
+  std::vector<tree_node> nodes;   ///< the root first, then level by level
+  std::vector<std::string> roots; ///< of a tree: the hosts of which one holds the root, one or as many as replicas
+  std::uint32_t depth = 1;        ///< levels of arbitrators
+  std::uint32_t workers_most = 0; ///< with those of an open cluster's places
+  std::string error;              ///< why there is no plan; empty: there is
 
   bool central() const { return nodes.size() < 2; }
-  /// The arbitrator that a host holds; the plan's size where it holds none.
+  /// The arbitrator that a host holds, or, where it is one of `roots`, may hold; the plan's size where it holds none.
   std::size_t find(const std::string& host) const;
-  /// The shard of a worker; the root where there are no shards.
+  /// Where a node may be.
+  std::vector<std::string> hosts_of(std::size_t node) const;
+  /// The shard of a worker; the root where it has none of its own.
   std::size_t shard_of(std::uint32_t rank) const;
-  /// Where a worker looks for an arbitrator: its shard, that shard's siblings from the next one on, the root.
+  /// A node's shards: itself, where it is one.
+  std::vector<std::size_t> shards_below(std::size_t node) const;
+  /// Where a worker looks for an arbitrator: its shard, that shard's siblings from the next one on, the root; without a
+  /// shard of its own the root, then all shards.
   std::vector<std::size_t> places_for_worker(std::uint32_t rank) const;
   /// Where a node looks for a parent: its own, then the one above that, up to the root.
   std::vector<std::size_t> places_for_node(std::size_t node) const;
 };
 
-/// With topology `tree`; the central form for any other file. A shard is put on its first worker's host that is no
-/// arbitrator's, a node above shards on the first that is left below it, or where `arbitrator.shards` says, shards
-/// first. There is no plan when there are too few hosts.
+/// With topology `tree` or `auto`; the central form for any other file, and under `auto` where there are too few hosts.
+/// A shard is put on its first worker's host that is no arbitrator's, a node above shards on the first that is left
+/// below it, or where `arbitrator.shards` says, shards first. There is no plan when there are too few hosts.
 tree_plan plan_tree(const cluster_file& file);
 
 /// Seconds from the last report of a window to its decisions at the workers, as predicted for one core an arbitrator.

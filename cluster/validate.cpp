@@ -142,10 +142,8 @@ void check_tree(checker& check) {
   for (const auto& name : distinct)
     check.require(check.file().find(name) != nullptr, {key},
                   "arbitrator.shards names \"" + name + "\", which is no host of this file");
-  if (arbitrator.topology != arbitration_topology::tree)
+  if (arbitrator.topology == arbitration_topology::central)
     return;
-  check.require(arbitrator.replicas.empty(), {"arbitrator.replicas", "arbitrator.topology"},
-                "arbitrator.replicas and arbitrator.topology = \"tree\" do not go together yet; choose one");
   for (const auto* host : check.file().arbitrators())
     check.require(!distinct.contains(host->name), {key},
                   "arbitrator.shards names \"" + host->name + "\", which holds the root");
@@ -197,9 +195,6 @@ void check_slots(checker& check, std::size_t index) {
                     "or host.count");
   check.require(count > 1 || file.training.trainer == trainer_kind::client || file.training.device != "cpu",
                 {key + ".gpus", "training.device"}, who + ", but training.device is \"cpu\"");
-  check.require(count < 2 || file.arbitrator.topology != arbitration_topology::tree,
-                {key + ".workers", key + ".gpus", "arbitrator.topology"},
-                who + ", which does not go with arbitrator.topology = \"tree\" yet");
 }
 
 void check_host(checker& check, std::size_t index) {
@@ -299,15 +294,6 @@ void check_membership(checker& check, std::size_t workers) {
                 fmt::format("cluster.workers_min is {}; there can be at most {} workers", file.workers_min, most));
   if (!open)
     return;
-  const std::string key = "cluster.membership";
-  const auto refuse = [&](bool wrong, const char* field, const char* what) {
-    check.require(!wrong, {field, key},
-                  fmt::format("{} and cluster.membership = \"open\" do not go together yet", what));
-  };
-  refuse(file.arbitrator.topology == arbitration_topology::tree, "arbitrator.topology",
-         "arbitrator.topology = \"tree\"");
-  refuse(!file.arbitrator.replicas.empty(), "arbitrator.replicas", "arbitrator.replicas");
-  refuse(file.training.trainer == trainer_kind::client, "training.trainer", "training.trainer = \"client\"");
 }
 
 void check_servers(checker& check, std::size_t workers) {
@@ -324,12 +310,9 @@ void check_servers(checker& check, std::size_t workers) {
           "which needs training.exchange = \"parameter-server\" or \"auto\"");
   require(file.training.trainer == trainer_kind::built_in, "training.trainer",
           "which training.trainer = \"client\" sums by itself");
-  require(file.arbitrator.topology != arbitration_topology::tree, "arbitrator.topology",
-          "which does not go with arbitrator.topology = \"tree\" yet");
-  require(file.membership != membership_kind::open, "cluster.membership",
-          "which does not go with cluster.membership = \"open\" yet");
-  require(members.size() <= workers_most, "host[0].roles",
-          fmt::format("but there are {} workers and servers; at most {} may be", members.size(), workers_most));
+  const auto all = members.size() - workers + std::max<std::size_t>(workers, file.workers_max);
+  require(all <= workers_most, "host[0].roles",
+          fmt::format("but there are {} workers and servers; at most {} may be", all, workers_most));
 }
 
 void check_roles(checker& check) {

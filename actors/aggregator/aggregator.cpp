@@ -91,9 +91,12 @@ take_child(aggregator_pointer self, const message<messages::shard_hello>& said, 
   if (judged.verdict != messages::welcome_verdict::accepted)
     return {pack(judged), parent_actor{}};
   self->state.links->adopt(hello->node, child);
-  auto welcome = self->state.role->take_child(*hello);
-  welcome.protocol = judged.protocol;
-  return {pack(welcome), parent_actor{aggregator_local{self}}};
+  auto promise = self->make_response_promise<message<messages::welcome>, parent_actor>();
+  self->state.role->take_child(*hello, [self, promise, protocol = judged.protocol](messages::welcome welcome) mutable {
+    welcome.protocol = protocol;
+    promise.deliver(pack(welcome), parent_actor{aggregator_local{self}});
+  });
+  return promise;
 }
 
 void take_evaluation(aggregator_pointer self, const message<messages::evaluation_report>& received) {

@@ -17,6 +17,12 @@ namespace dynamix::actors {
 /// aggregator.
 using route = std::string;
 
+/// What an attempt to attach came to.
+struct attach_answer {
+  std::optional<std::uint64_t> term; ///< the parent's; nothing: it was not reached, or refuses
+  std::string leader;                ///< where a replica that does not lead says so: who does, as far as it knows
+};
+
 /// Nothing happens where the receiver is not there (any more).
 class aggregator_links {
 public:
@@ -65,13 +71,11 @@ public:
 
   // Up the tree.
   virtual bool has_parent() const = 0;
-  /// Calls back with the parent's term, or with nothing when it was not reached or refuses.
-  virtual void attach(const messages::shard_hello& hello,
-                      std::function<void(std::optional<std::uint64_t>)> answered) = 0;
+  virtual void attach(const messages::shard_hello& hello, std::function<void(const attach_answer&)> answered) = 0;
   virtual void attach_later(double seconds) = 0;
   virtual void detach() = 0;
-  /// The next place where a parent may be.
-  virtual void try_next_parent() = 0;
+  /// At this host; empty: at the next place where one may be.
+  virtual void try_parent(const std::string& host) = 0;
   virtual void relay(const messages::hello& hello, std::function<void(std::optional<messages::welcome>)> answered) = 0;
   virtual void relay(const messages::farewell& farewell, std::function<void(bool taken)> answered) = 0;
   virtual void report_absent(const messages::absence& gone) = 0;

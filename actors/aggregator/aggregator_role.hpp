@@ -50,8 +50,8 @@ public:
   virtual bool takes_children() const = 0;
   /// Accepted, or refused with the reason: one that read another cluster file, or runs another release.
   messages::welcome judge_child(const messages::shard_hello& hello) const;
-  /// One that was accepted; it takes the place of one from the same host.
-  virtual messages::welcome take_child(const messages::shard_hello& hello) = 0;
+  /// One that was accepted; it takes the place of one from the same host. Answers once it may decide, perhaps later.
+  virtual void take_child(const messages::shard_hello& hello, std::function<void(const messages::welcome&)> answer) = 0;
   /// Ignored where the worker has come through another aggregator than `way` since; empty: it says so itself.
   virtual void take_absence(const messages::absence& gone, const route& way) = 0;
   virtual void take_beats(const messages::beat_summary& summary) = 0;

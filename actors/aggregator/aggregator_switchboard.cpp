@@ -98,7 +98,7 @@ void aggregator_switchboard::end_stores() {
 }
 
 void aggregator_switchboard::attach(const messages::shard_hello& hello,
-                                    std::function<void(std::optional<std::uint64_t>)> answered) {
+                                    std::function<void(const attach_answer&)> answered) {
   self_->request(gateway, patience(), atom::attach_v, pack(hello), child_actor{aggregator_local{self_}})
       .then(
           [this, answered](const message<messages::welcome>& answer, const parent_actor& found) {
@@ -107,13 +107,14 @@ void aggregator_switchboard::attach(const messages::shard_hello& hello,
               parent = found;
               windows_up_.reset();
               self_->monitor(found);
-              return answered(welcome->term);
+              return answered({welcome->term, {}});
             }
-            if (welcome)
+            const bool follows = welcome && welcome->verdict == messages::welcome_verdict::not_leader;
+            if (welcome && !follows)
               spdlog::warn("attach_refused detail=\"{}\"", welcome->detail);
-            answered(std::nullopt);
+            answered({std::nullopt, follows ? welcome->leader : std::string{}});
           },
-          [answered](const caf::error&) { answered(std::nullopt); });
+          [answered](const caf::error&) { answered({}); });
 }
 
 void aggregator_switchboard::detach() {

@@ -65,10 +65,10 @@ public:
 
   // Up the tree.
   bool has_parent() const override { return static_cast<bool>(parent); }
-  void attach(const messages::shard_hello& hello, std::function<void(std::optional<std::uint64_t>)> answered) override;
+  void attach(const messages::shard_hello& hello, std::function<void(const attach_answer&)> answered) override;
   void attach_later(double seconds) override { self_->delayed_send(self_, to_milliseconds(seconds), atom::greet_v); }
   void detach() override;
-  void try_next_parent() override { self_->send(connector, atom::redirect_v, std::string{}); }
+  void try_parent(const std::string& host) override { self_->send(connector, atom::redirect_v, host); }
   void relay(const messages::hello& hello, std::function<void(std::optional<messages::welcome>)> answered) override;
   void relay(const messages::farewell& farewell, std::function<void(bool taken)> answered) override;
   void report_absent(const messages::absence& gone) override;

@@ -14,8 +14,6 @@
 namespace dynamix::actors {
 namespace {
 
-constexpr double home_again_seconds = 10; ///< a worker that comes back within that cannot reach its own shard
-
 /// In a tree a shard finds out who is silent; the root waits for as long again, in which a lost shard's workers find
 /// another.
 cluster::timeouts membership_timeouts(cluster::timeouts timeouts, const root_options& options) {
@@ -86,9 +84,9 @@ messages::welcome root_role::take_in(const messages::hello& hello) {
     write_refusal(hello, welcome);
     return welcome;
   }
-  if (const auto problem = options_.names ? options_.names->give(welcome.rank, hello.host) : ""; !problem.empty())
-    spdlog::warn("places_not_kept error=\"{}\"", problem);
   raise_term();
+  if (hello.reserves)
+    return welcome;
   if (hello.training) {
     adopt_windows();
     // One that comes back in a generation that is over reports nothing of this one.
@@ -96,8 +94,6 @@ messages::welcome root_role::take_in(const messages::hello& hello) {
       windows_->reached(window_after(hello.steps));
       windows_->joined(welcome.rank);
     }
-  } else if (members_.is_placed(welcome.rank)) {
-    unsure_.insert(welcome.rank);
   }
   const auto missing = members_.count(member_state::awaited);
   const auto text = members_.missing() > 0 ? fmt::format("{} more are awaited", members_.missing())
@@ -107,8 +103,6 @@ messages::welcome root_role::take_in(const messages::hello& hello) {
   spdlog::info("{} host={} rank={} steps={} {}", new_here ? "joined" : "rejoined", hello.host, welcome.rank,
                hello.steps, text);
   write_row(ledger::event{new_here ? ledger::event_kind::joined : ledger::event_kind::rejoined, hello.host, text});
-  // Behind the answer: a place must not come before it.
-  links_.look_soon();
   return welcome;
 }
 
@@ -123,8 +117,7 @@ void root_role::send_kept_decision(const messages::hello& hello, std::uint32_t r
 }
 
 void root_role::take_hello(const messages::hello& hello, const route& way, hello_reply reply) {
-  std::string home;
-  if (!way.empty() && is_to_go_home(hello.host, way, home)) {
+  if (const auto home = way.empty() ? "" : find_home(hello.host, way); !home.empty()) {
     messages::welcome elsewhere;
     elsewhere.verdict = messages::welcome_verdict::not_leader;
     elsewhere.detail = fmt::format("the shard of host {} is there", hello.host);
@@ -134,17 +127,37 @@ void root_role::take_hello(const messages::hello& hello, const route& way, hello
   const auto welcome = take_in(hello);
   if (waits_for_place(welcome))
     reply.keep_waiting();
-  if (welcome.verdict == messages::welcome_verdict::accepted) {
-    routes_[welcome.rank] = way;
-    if (way.empty()) {
-      reply.connect(welcome.rank);
-      if (stop_requested_)
-        links_.stop(welcome.rank);
-      if (hello.training)
-        send_kept_decision(hello, welcome.rank);
-    }
+  if (welcome.verdict != messages::welcome_verdict::accepted)
+    return reply.answer(welcome);
+  routes_[welcome.rank] = way;
+  auto admit = [this, hello, welcome, way, reply] { admit_worker(hello, welcome, way, reply); };
+  if (options_.names && options_.names->name_of(welcome.rank) != hello.host) {
+    if (const auto problem = options_.names->give(welcome.rank, hello.host); !problem.empty())
+      spdlog::warn("places_not_kept error=\"{}\"", problem);
+    // Another leader must know whose the rank is before anybody goes by it.
+    keep(
+        replication::place_given{.rank = welcome.rank, .host = hello.host, .cluster_digest = members_.cluster_digest()},
+        std::move(admit));
+  } else if (way.empty()) {
+    admit(); // its decisions wait for the term by themselves
+  } else {
+    once_in_force(std::move(admit)); // its shard decides at once
+  }
+}
+
+void root_role::admit_worker(const messages::hello& hello, const messages::welcome& welcome, const route& way,
+                             const hello_reply& reply) {
+  if (way.empty()) {
+    reply.connect(welcome.rank);
+    if (stop_requested_)
+      links_.stop(welcome.rank);
+    if (hello.training)
+      send_kept_decision(hello, welcome.rank);
   }
   reply.answer(welcome);
+  if (!hello.training && members_.is_placed(welcome.rank))
+    unsure_.insert(welcome.rank);
+  links_.look_soon(); // behind the answer: a place must not come before it
 }
 
 bool root_role::take_beat(const messages::heartbeat& sign) {
@@ -244,23 +257,38 @@ void root_role::pass_on(const std::vector<closed_window>& closed) {
 }
 
 void root_role::keep(journal_content content, std::function<void()> action) {
-  kept_.keep(options_.journal.get(), term_, std::move(content), std::move(action), links_.settled());
+  kept_.keep(options_.journal.get(), proposed_term_, std::move(content), std::move(action), links_.settled());
 }
 
 void root_role::raise_term() {
   const auto kept = options_.before ? options_.before->term : 0;
   const auto term = std::max(members_.highest_term(), kept) + terms_;
-  if (term <= term_)
+  if (term <= proposed_term_)
     return;
-  term_ = term;
+  proposed_term_ = term;
   keep(replication::term_begun{.leader = options_.voter}, [this, term] {
+    term_ = term;
     links_.raise_term(term);
     for (const auto& [host, _] : children_)
       order(host, {.leaving = {}, .reason = {}});
+    while (!awaiting_terms_.empty() && awaiting_terms_.front().first <= term) {
+      const auto action = std::move(awaiting_terms_.front().second);
+      awaiting_terms_.pop_front();
+      action();
+    }
   });
 }
 
+void root_role::once_in_force(std::function<void()> action) {
+  if (term_ >= proposed_term_)
+    action();
+  else
+    awaiting_terms_.emplace_back(proposed_term_, std::move(action));
+}
+
 void root_role::serve_arbitrator() {
+  if (options_.tree() && term_ > 0) // it only judges what shards decide, and they do so until the next is kept
+    links_.raise_term(term_);
   ++terms_;
   raise_term();
 }
@@ -395,149 +423,6 @@ void root_role::finish(const part_outcome& outcome) {
                  .stopped = outcome.stopped});
   }
   options_.events->arbitrator_ended(outcome, farewells_);
-}
-
-// Aggregators below.
-
-messages::welcome root_role::take_child(const messages::shard_hello& hello) {
-  adopt_child(hello.node);
-  // What it decides must not be taken for what it decided before.
-  ++terms_;
-  raise_term();
-  write_shard(hello.node, ledger::shard_state::up);
-  call_home(hello.node);
-  messages::welcome answer;
-  answer.term = term_;
-  return answer;
-}
-
-void root_role::take_absence(const messages::absence& gone, const route& way) {
-  const auto& members = members_.state().members;
-  if (gone.rank >= members.size() || members[gone.rank].incarnation != gone.incarnation)
-    return;
-  if (const auto known = routes_.find(gone.rank); known != routes_.end() && known->second != way)
-    return;
-  routes_.erase(gone.rank);
-  if (way.empty())
-    links_.disconnect(gone.rank);
-  lose(gone.rank, gone.detail);
-}
-
-void root_role::take_beats(const messages::beat_summary& summary) {
-  if (const auto found = children_.find(summary.node); found != children_.end()) {
-    found->second.seen_seconds = links_.now_seconds();
-    if (std::exchange(found->second.late, false))
-      write_shard(found->first, ledger::shard_state::up);
-  }
-  for (const auto& sign : summary.beats) {
-    follow_route(sign, summary.node);
-    take_beat(sign);
-  }
-}
-
-/// A sign of life shows the way to its worker. A hello shows it too, but may be overtaken by the next one, or its way
-/// be forgotten with an aggregator in between; what was sent meanwhile went elsewhere.
-void root_role::follow_route(const messages::heartbeat& sign, const std::string& child) {
-  const auto& members = members_.state().members;
-  if (sign.rank >= members.size() || members[sign.rank].incarnation != sign.incarnation || !children_.contains(child))
-    return;
-  const auto& one = members[sign.rank];
-  if (!one.present() && one.state != member_state::lost)
-    return;
-  const bool came_through_another = std::exchange(routes_[sign.rank], child) != child;
-  const bool late = 1000 * (links_.now_seconds() - members_.state().phase_seconds) > timeouts_.silence_ms;
-  if ((came_through_another || late) && newest_.generation > 0 && members_.is_placed(sign.rank) &&
-      sign.generation != newest_.generation)
-    unsure_.insert(sign.rank);
-}
-
-/// Nobody is sent to a child that is silent.
-void root_role::find_late_children() {
-  for (auto& [host, one] : children_)
-    if (!one.late && 1000 * (links_.now_seconds() - one.seen_seconds) > timeouts_.silence_ms) {
-      one.late = true;
-      spdlog::warn("shard_late host={}", host);
-      write_shard(host, ledger::shard_state::late);
-    }
-}
-
-void root_role::lost_child(const std::string& host, bool broken) {
-  children_.erase(host);
-  std::erase_if(routes_, [&](const auto& entry) { return entry.second == host; });
-  if (ended_)
-    return;
-  spdlog::warn("shard_lost host={}", host);
-  write_shard(host, ledger::shard_state::lost);
-  const auto& members = members_.state().members;
-  const auto worker = std::ranges::find(members, host, &member::host);
-  if (broken && worker != members.end())
-    lose(static_cast<std::uint32_t>(worker - members.begin()), "the connection to its host broke");
-}
-
-/// Through whom a worker should be reached: the root's child above its shard, its shard's host; empty: there is none.
-std::pair<std::string, std::string> root_role::home_of(std::uint32_t rank) const {
-  const auto& plan = options_.plan;
-  const auto shard = plan.shard_of(rank);
-  auto child = shard;
-  while (child != 0 && plan.nodes[child].parent != 0)
-    child = plan.nodes[child].parent;
-  return shard == 0 ? std::pair<std::string, std::string>{} : std::pair(plan.nodes[child].host, plan.nodes[shard].host);
-}
-
-/// Whether the child through which a worker comes is its own shard or above that. A shard whose parent was away for
-/// long is the root's own child.
-bool root_role::comes_from_home(std::uint32_t rank, const route& way) const {
-  const auto& nodes = options_.plan.nodes;
-  for (auto node = options_.plan.shard_of(rank); node != 0; node = nodes[node].parent)
-    if (nodes[node].host == way)
-      return true;
-  return false;
-}
-
-/// A worker that has come elsewhere while its own shard is there is sent to it, unless it just was.
-bool root_role::is_to_go_home(const std::string& worker, const route& way, std::string& home) {
-  const auto& members = members_.state().members;
-  const auto found = std::ranges::find(members, worker, &member::host);
-  if (found == members.end())
-    return false;
-  const auto rank = static_cast<std::uint32_t>(found - members.begin());
-  const auto [above, shard] = home_of(rank);
-  const auto at_home = children_.find(above);
-  if (comes_from_home(rank, way) || at_home == children_.end() || at_home->second.late)
-    return false;
-  const auto now = links_.now_seconds();
-  const auto last = sent_home_.find(rank);
-  if (last != sent_home_.end() && now - last->second < home_again_seconds)
-    return false;
-  sent_home_[rank] = now;
-  home = shard;
-  return true;
-}
-
-/// Workers that another child took in while this one was away.
-void root_role::call_home(const std::string& host) {
-  std::map<route, std::vector<std::uint32_t>> elsewhere;
-  for (const auto& [rank, way] : routes_)
-    if (!comes_from_home(rank, way) && home_of(rank).first == host)
-      elsewhere[way].push_back(rank);
-  for (auto& [way, ranks] : elsewhere)
-    if (children_.contains(way)) {
-      spdlog::info("moving workers={} from={} to={}", ranks.size(), way, host);
-      order(way, {.leaving = std::move(ranks), .reason = {}});
-    }
-}
-
-void root_role::write_shard(const std::string& host, ledger::shard_state state) {
-  const auto& plan = options_.plan;
-  const auto index = plan.find(host);
-  ledger::shard row{.name = host, .parent = plan.nodes[0].host, .level = 1, .state = state};
-  if (index < plan.nodes.size()) {
-    const auto& node = plan.nodes[index];
-    row.parent = index == 0 ? "" : plan.nodes[node.parent].host;
-    row.level = node.level;
-    row.workers = node.workers;
-  }
-  write_row(std::move(row));
 }
 
 } // namespace dynamix::actors

@@ -11,6 +11,9 @@
 #include "cluster/tree_plan.hpp"
 #include "ledger/file.hpp"
 
+#include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -45,7 +48,7 @@ public:
   void lost_worker(std::uint32_t rank) override;
 
   bool takes_children() const override { return options_.tree(); }
-  messages::welcome take_child(const messages::shard_hello& hello) override;
+  void take_child(const messages::shard_hello& hello, std::function<void(const messages::welcome&)> answer) override;
   void take_absence(const messages::absence& gone, const route& way) override;
   void take_beats(const messages::beat_summary& summary) override;
   /// Its workers look for another; only the one on its own host goes with it.
@@ -77,6 +80,10 @@ private:
 
   /// Does it once the journal keeps it, never if it does not.
   void keep(journal_content content, std::function<void()> action);
+  /// Does it once every term that was raised so far is in force.
+  void once_in_force(std::function<void()> action);
+  void admit_worker(const messages::hello& hello, const messages::welcome& welcome, const route& way,
+                    const hello_reply& reply);
   /// The arbitrator decides under a term above every one that a worker has obeyed or that was kept.
   void raise_term();
   void carry_out(const membership_change& change);
@@ -87,7 +94,8 @@ private:
 
   std::pair<std::string, std::string> home_of(std::uint32_t rank) const;
   bool comes_from_home(std::uint32_t rank, const route& way) const;
-  bool is_to_go_home(const std::string& worker, const route& way, std::string& home);
+  std::string find_home(const std::string& worker, const route& way);
+  std::pair<std::string, std::string> find_room() const;
   void call_home(const std::string& host);
   void follow_route(const messages::heartbeat& sign, const std::string& child);
   void find_late_children();
@@ -98,8 +106,14 @@ private:
   std::set<std::uint32_t> unsure_; ///< ranks that may not have heard of it
   std::vector<messages::farewell> farewells_;
   std::set<std::pair<std::string, messages::welcome_verdict>> refused_; ///< hellos that the ledger tells of, by host
-  std::map<std::uint32_t, double> sent_home_; ///< when a worker was last sent to its own shard
+  struct departure {
+    double at_seconds = 0;
+    std::string child; ///< through which it is to come again
+  };
+  std::map<std::string, departure> sent_home_; ///< workers that were last sent to a shard, and have not come from there
   kept_actions kept_;
+  std::uint64_t proposed_term_ = 0;                                            ///< in force once the journal keeps it
+  std::deque<std::pair<std::uint64_t, std::function<void()>>> awaiting_terms_; ///< what is to be done then, rising
   std::uint64_t terms_ = 0; ///< each arbitrator that serves here and each generation has one of its own
   bool stop_requested_ = false;
   bool completion_kept_ = false; ///< in the journal

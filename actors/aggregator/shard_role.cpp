@@ -50,6 +50,9 @@ void shard_role::take_hello(const messages::hello& hello, const route& way, hell
       if (way.empty())
         reply.connect(welcome->rank);
       joined(hello, welcome->rank, way);
+    } else if (welcome->verdict == messages::welcome_verdict::unknown_host &&
+               file_->membership == cluster::membership_kind::open) {
+      reply.keep_waiting(); // for a place
     }
     reply.answer(*welcome);
   });
@@ -59,6 +62,8 @@ void shard_role::joined(const messages::hello& hello, std::uint32_t rank, const 
   if (!way.empty())
     links_.disconnect(rank);
   routes_[rank] = way;
+  if (options_.names)
+    options_.names->give(rank, hello.host);
   workers_.joined(rank, hello.incarnation, links_.now_seconds());
   if (hello.training)
     follow_generation(hello.generation, rank, hello.members);
@@ -76,8 +81,14 @@ void shard_role::follow_generation(std::uint64_t generation, std::uint32_t rank,
         .generation = generation, .members = members, .source = members.front(), .store_prefix = "followed"};
     links_.enter(*placement_);
   }
-  if (windows_->generation() == generation)
+  if (windows_->generation() == generation && trains(rank))
     windows_->joined(rank);
+}
+
+/// Else it only sums for the others, and reports no windows.
+bool shard_role::trains(std::uint32_t rank) const {
+  const auto members = file_->members();
+  return rank >= members.size() || !members[rank]->only_serves();
 }
 
 bool shard_role::take_beat(const messages::heartbeat& sign) {
@@ -138,11 +149,11 @@ void shard_role::find_silent_workers() {
 
 // Aggregators below.
 
-messages::welcome shard_role::take_child(const messages::shard_hello& hello) {
+void shard_role::take_child(const messages::shard_hello& hello, std::function<void(const messages::welcome&)> answer) {
   adopt_child(hello.node);
-  messages::welcome answer;
-  answer.term = term_;
-  return answer;
+  messages::welcome welcome;
+  welcome.term = term_;
+  answer(welcome);
 }
 
 void shard_role::take_absence(const messages::absence& gone, const route& way) {
@@ -224,6 +235,8 @@ void shard_role::end(const part_outcome& how) {
     order(host,
           {.leaving = {}, .finished = true, .succeeded = how.succeeded, .reason = how.reason, .stopped = how.stopped});
   spdlog::info("run_over reason=\"{}\"", how.reason);
+  links_.dismiss_waiting({std::max<std::uint64_t>(1, windows_ ? windows_->generation() : 0),
+                          messages::generation_change::ended, "training is over"});
   if (options_.events)
     options_.events->arbitrator_ended(how, {});
 }
@@ -245,18 +258,21 @@ void shard_role::find_parent() {
                                     .parent = options_.parent,
                                     .incarnation = options_.incarnation,
                                     .heartbeat_interval_ms = timeouts_.heartbeat_interval_ms};
-  links_.attach(hello, [this](std::optional<std::uint64_t> term) {
+  links_.attach(hello, [this](const attach_answer& answer) {
     attaching_ = false;
-    if (term)
-      attached(*term);
+    if (answer.term)
+      attached(*answer.term);
     else
-      attach_later();
+      attach_later(answer.leader);
   });
 }
 
-void shard_role::attach_later() {
-  if (++refused_attaches_ % attaches_before_the_next_place == 0 && !is_young())
-    links_.try_next_parent();
+/// A replica that does not lead knows better where to look.
+void shard_role::attach_later(const std::string& leader) {
+  if (!leader.empty())
+    links_.try_parent(leader);
+  else if (++refused_attaches_ % attaches_before_the_next_place == 0 && !is_young())
+    links_.try_parent({});
   else
     links_.attach_later(attach_delay_seconds);
 }
@@ -280,17 +296,25 @@ void shard_role::lost_parent(const char* why) {
   links_.detach();
 }
 
+/// The workers of its own host have come to the end of training, which it may have missed.
+bool shard_role::has_own_end() const {
+  if (!options_.events)
+    return false;
+  const auto told = options_.events->take();
+  return told.worker && std::ranges::all_of(told.workers, [](const auto& worker) { return worker.farewell.succeeded; });
+}
+
 void shard_role::tick() {
   find_silent_workers();
   if (!links_.has_parent()) {
-    if (farewells_ > 0 && workers_.empty())
+    if (workers_.empty() && (farewells_ > 0 || has_own_end()))
       end({true, "all workers have finished"});
     return;
   }
   if (++ticks_ % ticks_a_summary == 0)
     links_.report(messages::beat_summary{.node = options_.host, .beats = workers_.take_beats()}, [this] {
       lost_parent("it does not answer");
-      links_.try_next_parent();
+      links_.try_parent({});
     });
 }
 

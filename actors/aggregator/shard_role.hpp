@@ -15,7 +15,9 @@
 #include "actors/aggregator/aggregator_role.hpp"
 #include "actors/aggregator/roster.hpp"
 #include "actors/host_events.hpp"
+#include "actors/network/worker_names.hpp"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +28,7 @@ struct shard_options {
   std::string host;   ///< which holds it, and by which it goes
   std::string parent; ///< the host of the one above
   std::uint64_t incarnation = 0;
+  std::shared_ptr<worker_names> names; ///< of those who have places; null: none are known
   std::shared_ptr<host_events> events; ///< null: the host's end does not depend on it
 };
 
@@ -41,7 +44,7 @@ public:
   void lost_worker(std::uint32_t rank) override;
 
   bool takes_children() const override { return links_.has_parent(); }
-  messages::welcome take_child(const messages::shard_hello& hello) override;
+  void take_child(const messages::shard_hello& hello, std::function<void(const messages::welcome&)> answer) override;
   void take_absence(const messages::absence& gone, const route& way) override;
   void take_beats(const messages::beat_summary& summary) override;
   /// Its workers come again through others.
@@ -59,12 +62,14 @@ public:
 private:
   void pass_on(const std::vector<closed_window>& closed) override;
   bool is_young() const;
+  bool has_own_end() const;
+  bool trains(std::uint32_t rank) const;
   void send_on(const hello_reply& reply) const;
   void joined(const messages::hello& hello, std::uint32_t rank, const route& way);
   void follow_generation(std::uint64_t generation, std::uint32_t rank, const std::vector<std::uint32_t>& members);
   void forget(std::uint32_t rank);
   void attached(std::uint64_t term);
-  void attach_later();
+  void attach_later(const std::string& leader);
   void raise_term(std::uint64_t term);
   void find_silent_workers();
   void end(const part_outcome& how);

@@ -11,6 +11,7 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <map>
 #include <stdexcept>
 #include <utility>
 
@@ -93,6 +94,9 @@ void arbitration_services::lead(const leader_start& start) {
     if (has_learned)
       saved_policy_ = *learned;
   }
+  const auto& known = *start.state;
+  around_.names->restore(known.places_digest == options_.file->digest() ? known.places
+                                                                        : std::map<std::uint32_t, std::string>{});
   if (has_learned) {
     const auto error = options_.write_file(options_.run_directory + "/checkpoints/policy.dynamix", *learned);
     if (!error.empty())

@@ -11,10 +11,11 @@
 namespace dynamix::actors {
 namespace {
 
-/// Places of an open cluster are kept where they are given away.
+/// Places of an open cluster are kept where they are given away; replicas have them in their journal.
 std::shared_ptr<worker_names> names_of(const host_options& options) {
-  const bool gives_places =
-      options.own()->has(cluster::role::arbitrator) && options.file->membership == cluster::membership_kind::open;
+  const bool gives_places = options.own()->has(cluster::role::arbitrator) &&
+                            options.file->membership == cluster::membership_kind::open &&
+                            options.file->arbitrator.replicas.empty();
   return std::make_shared<worker_names>(*options.file, gives_places ? options.run_directory + "/places" : "");
 }
 
@@ -31,14 +32,13 @@ std::shared_ptr<control_network> network_of(caf::actor_system& system, const hos
 host_services::host_services(caf::actor_system& system, const host_options& options,
                              std::shared_ptr<host_events> events, const host_links& links)
     : system_(system), options_(options), events_(std::move(events)), host_(*options_.own()),
-      tree_(system, options_, events_) {
-  const auto names = names_of(options_);
-  network_ = network_of(system, options_, links, names);
+      names_(names_of(options_)), tree_(system, options_, events_, names_) {
+  network_ = network_of(system, options_, links, names_);
   tree_.use(network_);
   if (host_.has(cluster::role::arbitrator))
     arbitration_.emplace(system_, options_,
                          arbitration_services::surroundings{
-                             .events = events_, .names = names, .network = network_, .raft_links = links.raft},
+                             .events = events_, .names = names_, .network = network_, .raft_links = links.raft},
                          tree_, [this](supervision_options how, std::vector<child_specification> children) {
                            return supervise(how, std::move(children));
                          });
@@ -77,7 +77,9 @@ caf::strong_actor_ptr host_services::start_gateway() {
     network_->unpublish(caf::actor_cast<gateway_actor>(gateway_), host_.port);
   else if (gateway_)
     system_.middleman().unpublish(gateway_, host_.port);
-  gateway_ = system_.spawn(gateway, host_.name, has_arbitrator(), events_);
+  gateway_ = system_.spawn(
+      gateway, gateway_options{.host = host_.name, .arbitrates = has_arbitrator(), .in_tree = tree_.is_root()},
+      events_);
   if (arbitration_)
     arbitration_->serve_gateway(gateway_);
   if (tree_.here())

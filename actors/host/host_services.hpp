@@ -62,6 +62,7 @@ private:
   const host_options options_;
   std::shared_ptr<host_events> events_;
   const cluster::host& host_;
+  std::shared_ptr<worker_names> names_;
   tree_services tree_;
   std::shared_ptr<control_network> network_;        ///< null: in the clear
   std::optional<arbitration_services> arbitration_; ///< of the only arbitrator, a replica, or the root of a tree

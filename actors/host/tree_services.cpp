@@ -13,8 +13,8 @@
 namespace dynamix::actors {
 
 tree_services::tree_services(caf::actor_system& system, const host_options& options,
-                             std::shared_ptr<host_events> events)
-    : system_(system), options_(options), events_(std::move(events)),
+                             std::shared_ptr<host_events> events, std::shared_ptr<worker_names> names)
+    : system_(system), options_(options), events_(std::move(events)), names_(std::move(names)),
       timeouts_(cluster::derive_timeouts(options.file->detect_ms)), plan_(cluster::plan_tree(*options.file)),
       node_(plan_.find(options.host)) {}
 
@@ -35,7 +35,8 @@ connector_options tree_services::reach(const std::vector<const cluster::host*>& 
 std::vector<const cluster::host*> tree_services::hosts_of(const std::vector<std::size_t>& nodes) const {
   std::vector<const cluster::host*> hosts;
   for (const auto node : nodes)
-    hosts.push_back(options_.file->find(plan_.nodes[node].host));
+    for (const auto& name : plan_.hosts_of(node))
+      hosts.push_back(options_.file->find(name));
   return hosts;
 }
 
@@ -43,9 +44,12 @@ connector_options tree_services::reach_of_worker() const {
   if (plan_.central())
     return reach(options_.file->arbitrators());
   const auto workers = options_.file->workers();
-  const auto own = std::ranges::find(workers, options_.host, [](const auto* host) { return host->name; });
-  auto found = reach(hosts_of(plan_.places_for_worker(static_cast<std::uint32_t>(own - workers.begin()))));
-  found.first_seconds = timeouts_.rejoin_timeout_ms / 1000.0;
+  const auto own =
+      std::ranges::find(workers, options_.host, [](const auto* worker) { return cluster::host_of(worker->name); });
+  const auto rank = static_cast<std::uint32_t>(own - workers.begin()); // none of its own: behind all that have
+  auto found = reach(hosts_of(plan_.places_for_worker(rank)));
+  if (plan_.shard_of(rank) != 0) // others are for the time in which it is away
+    found.first_seconds = timeouts_.rejoin_timeout_ms / 1000.0;
   return found;
 }
 
@@ -71,6 +75,7 @@ caf::strong_actor_ptr tree_services::start_shard() {
   shard_options role{.host = options_.host,
                      .parent = plan_.nodes[plan_.nodes[node_].parent].host,
                      .incarnation = new_incarnation(),
+                     .names = names_,
                      .events = is_root() ? nullptr : events_};
   shard_ = system_.spawn(aggregator,
                          aggregator_options{.file = options_.file, .timeouts = timeouts_, .role = std::move(role)});
@@ -80,8 +85,12 @@ caf::strong_actor_ptr tree_services::start_shard() {
 
 caf::strong_actor_ptr tree_services::start_connector() {
   const std::scoped_lock lock(mutex_);
-  auto options = reach(hosts_of(is_root() ? std::vector<std::size_t>{0} : plan_.places_for_node(node_)));
-  options.first_seconds = timeouts_.rejoin_timeout_ms / 1000.0;
+  const auto places = is_root() ? std::vector<std::size_t>{0} : plan_.places_for_node(node_);
+  auto hosts = hosts_of(places);
+  std::ranges::stable_partition(hosts, [this](const auto* host) { return host->name == options_.host; });
+  auto options = reach(hosts);
+  if (plan_.hosts_of(places.front()).size() == 1) // of several any may lead, and the first may be dead
+    options.first_seconds = timeouts_.rejoin_timeout_ms / 1000.0;
   connector_ = system_.spawn<caf::detached>(connector, std::move(options), std::vector{connected_actor{shard_}});
   if (gateway_)
     caf::anon_send(connector_, atom::serve_v, caf::actor_cast<gateway_actor>(gateway_));

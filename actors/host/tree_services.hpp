@@ -1,12 +1,13 @@
 #pragma once
 
-/// The actors of a host that holds an arbitrator of a tree: below the root a shard, or one above shards; at the root a
-/// shard without workers of its own, for those that reach no other.
+/// The actors of a host that holds an arbitrator of a tree: below the root a shard, or one above shards; on each of the
+/// root's hosts, whichever leads, a shard without workers of its own, for those that reach no other.
 
 #include "actors/host/host.hpp"
 #include "actors/host/supervisor.hpp"
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
+#include "actors/network/worker_names.hpp"
 #include "cluster/tree_plan.hpp"
 
 #include <memory>
@@ -21,11 +22,13 @@ class control_network;
 
 class tree_services {
 public:
-  tree_services(caf::actor_system& system, const host_options& options, std::shared_ptr<host_events> events);
+  tree_services(caf::actor_system& system, const host_options& options, std::shared_ptr<host_events> events,
+                std::shared_ptr<worker_names> names);
 
   const cluster::tree_plan& plan() const { return plan_; }
   /// This host holds an arbitrator of a tree.
   bool here() const { return !plan_.central() && node_ < plan_.nodes.size(); }
+  /// Or may come to be: one of its replicas.
   bool is_root() const { return here() && node_ == 0; }
   /// It takes workers in; else other arbitrators.
   bool takes_workers() const { return is_root() || plan_.nodes[node_].is_shard(); }
@@ -50,6 +53,7 @@ private:
   caf::actor_system& system_;
   const host_options& options_;
   std::shared_ptr<host_events> events_;
+  std::shared_ptr<worker_names> names_;
   cluster::timeouts timeouts_;
   cluster::tree_plan plan_;
   std::size_t node_;

@@ -16,16 +16,13 @@ std::string unless(bool allowed, const char* who) {
 
 authority::authority(const cluster::cluster_file& file, const std::string& host,
                      std::shared_ptr<const worker_names> names, stand_ins standing_in)
-    : own_(host), plan_(cluster::plan_tree(file)),
+    : own_(host), is_open_(file.membership == cluster::membership_kind::open), plan_(cluster::plan_tree(file)),
       workers_(names ? std::move(names) : std::make_shared<const worker_names>(file)),
       standing_in_(std::move(standing_in)) {
-  for (const auto& machine : file.hosts) // speaks for its own workers, and for those alone
-    for (const auto& slot : machine.slots)
-      if (const auto rank = workers_->rank_of(slot.name))
-        standing_in_[machine.name].insert(*rank);
+  for (const auto& machine : file.hosts)
+    named_.insert(machine.name);
   const auto* self = file.find(host);
-  const auto own = workers_->rank_of(host);
-  const bool works = own || (self != nullptr && !self->slots.empty());
+  const bool works = workers_->has_worker_of(host);
   if (plan_.central()) {
     plan_.nodes.clear();
     for (const auto* arbitrator : file.arbitrators()) {
@@ -37,29 +34,50 @@ authority::authority(const cluster::cluster_file& file, const std::string& host,
     return;
   }
   auto played = standing_in_.contains(host) ? standing_in_.at(host) : std::set<std::uint32_t>();
-  if (own)
-    played.insert(*own);
+  const auto workers = static_cast<std::uint32_t>(workers_->all().size());
+  for (std::uint32_t rank = 0; works && rank < workers; ++rank)
+    if (owns(host, rank))
+      played.insert(rank);
   for (const auto rank : played)
     for (const auto place : plan_.places_for_worker(rank))
-      deciding_.insert(plan_.nodes[place].host);
-  find_neighbours(plan_.find(host));
+      for (const auto& holder : plan_.hosts_of(place))
+        deciding_.insert(holder);
+  if (self == nullptr && played.empty()) // it joins an open cluster, at whichever arbitrator has room
+    for (std::size_t node = 0; node < plan_.nodes.size(); ++node)
+      for (const auto& holder : plan_.hosts_of(node))
+        deciding_.insert(holder);
+  find_neighbours(host);
 }
 
-/// Of the aggregator that this host holds, where it holds one.
-void authority::find_neighbours(std::size_t own) {
+/// Of the aggregator that this host holds, where it holds one. Beside the root, each of its hosts holds a shard for
+/// workers that reach no other, which is below whichever of them leads.
+void authority::find_neighbours(const std::string& host) {
+  const auto own = plan_.find(host);
   for (std::size_t node = 1; own < plan_.nodes.size() && node < plan_.nodes.size(); ++node)
     for (const auto place : plan_.places_for_node(node)) {
       if (node == own)
-        above_.insert(plan_.nodes[place].host);
+        for (const auto& holder : plan_.hosts_of(place))
+          above_.insert(holder);
       else if (place == own)
         below_[plan_.nodes[node].host];
     }
+  if (own == 0)
+    for (const auto& other : plan_.roots)
+      if (other != host) {
+        above_.insert(other);
+        replicas_.insert(other);
+        below_[other];
+      }
   const auto workers = workers_->all().size();
   for (std::uint32_t rank = 0; !below_.empty() && rank < workers; ++rank)
-    for (auto node : plan_.places_for_worker(rank))
-      for (; node != 0; node = plan_.nodes[node].parent)
+    for (const auto place : plan_.places_for_worker(rank)) {
+      for (auto node = place; node != 0; node = plan_.nodes[node].parent)
         if (const auto found = below_.find(plan_.nodes[node].host); found != below_.end())
           found->second.insert(rank);
+      for (std::size_t i = 0; place == 0 && i < plan_.roots.size(); ++i)
+        if (const auto found = below_.find(plan_.roots[i]); found != below_.end())
+          found->second.insert(rank);
+    }
 }
 
 std::string authority::name_of(std::uint32_t rank) const {
@@ -67,26 +85,30 @@ std::string authority::name_of(std::uint32_t rank) const {
   return host.empty() ? "nobody's" : fmt::format("host \"{}\"'s", host);
 }
 
-/// Whether a host may say that it is that one: itself or, where it stands in for others, one of those.
+/// Whether that is a worker of the speaker's host or, where it stands in for others, one of theirs.
+bool authority::owns(const std::string& speaker, std::uint32_t rank) const {
+  const auto played = standing_in_.find(speaker);
+  return played != standing_in_.end() ? played->second.contains(rank)
+                                      : cluster::host_of(workers_->name_of(rank)) == speaker;
+}
+
+/// Whether a host may say that it is that worker: itself, one of its own or, where it stands in for others, of theirs.
+/// How many a host has that joins an open cluster, it says itself.
 bool authority::speaks_as(const std::string& speaker, const std::string& host) const {
   if (host == speaker)
     return true;
-  const auto played = standing_in_.find(speaker);
-  const auto rank = played == standing_in_.end() ? std::nullopt : workers_->rank_of(host);
-  return rank && played->second.contains(*rank);
+  const auto rank = workers_->rank_of(host);
+  return rank ? owns(speaker, *rank) : is_open_ && cluster::host_of(host) == speaker && !named_.contains(speaker);
 }
 
-/// Of a worker, which speaks for itself alone.
+/// Of a host's workers: it speaks for them alone.
 std::string authority::refuse_worker(const std::string& speaker, const statement& said) const {
-  const auto played = standing_in_.find(speaker);
-  const bool plays = played != standing_in_.end();
-  const auto own = plays ? std::nullopt : workers_->rank_of(speaker);
-  if (!own && !plays)
+  if (!standing_in_.contains(speaker) && !workers_->has_worker_of(speaker))
     return "it has no worker";
   if (!said.host.empty() && !speaks_as(speaker, said.host))
     return fmt::format("it says that it is of host \"{}\"", said.host);
   for (const auto rank : said.ranks)
-    if (plays ? !played->second.contains(rank) : rank != *own)
+    if (!owns(speaker, rank))
       return fmt::format("it is about rank {}, which is {}", rank, name_of(rank));
   return "";
 }

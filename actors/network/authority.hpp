@@ -50,8 +50,7 @@ struct statement {
   std::vector<std::uint32_t> ranks = {}; ///< of the workers that it is about
 };
 
-/// Processes that stand for several workers, those of their host or of several hosts (`swarm`): ranks, by the name that
-/// each proves.
+/// Processes that stand for workers of several hosts (`swarm`): ranks, by the name that each proves.
 using stand_ins = std::map<std::string, std::set<std::uint32_t>>;
 
 /// What each host of a cluster may say to one of them.
@@ -69,13 +68,16 @@ public:
   bool relays(const std::string& speaker) const { return plan_.find(speaker) < plan_.nodes.size(); }
 
 private:
-  void find_neighbours(std::size_t own);
+  void find_neighbours(const std::string& host);
+  bool owns(const std::string& speaker, std::uint32_t rank) const;
   bool speaks_as(const std::string& speaker, const std::string& host) const;
   std::string refuse_worker(const std::string& speaker, const statement& said) const;
   std::string refuse_child(const std::string& speaker, const statement& said) const;
   std::string name_of(std::uint32_t rank) const;
 
   const std::string own_;
+  const bool is_open_;                          ///< hosts may join that the file does not name
+  std::set<std::string> named_;                 ///< by the file
   cluster::tree_plan plan_;                     ///< without nodes: no tree
   std::shared_ptr<const worker_names> workers_; ///< hosts, by rank
   stand_ins standing_in_;

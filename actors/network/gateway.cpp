@@ -28,25 +28,25 @@ messages::welcome refuse(const gateway_state& state, const std::string& host) {
 
 } // namespace
 
-gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_state> self, std::string host,
-                                     bool arbitrates, std::shared_ptr<host_events> events) {
+gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_state> self, gateway_options options,
+                                     std::shared_ptr<host_events> events) {
   install_handlers(self, gateway_state::name);
   return {
-      [self, host, arbitrates](atom::hello, const message<messages::hello>& hello, const worker_actor& caller)
-          -> caf::result<message<messages::welcome>, aggregator_actor> {
+      [self, options](atom::hello, const message<messages::hello>& hello,
+                      const worker_actor& caller) -> caf::result<message<messages::welcome>, aggregator_actor> {
         if (self->state.greeter)
           return self->delegate(self->state.greeter, atom::hello_v, hello, caller);
-        if (arbitrates && !self->state.leader)
+        if (options.arbitrates && !self->state.leader)
           return caf::sec::request_receiver_down;
-        return {pack(refuse(self->state, host)), aggregator_actor{}};
+        return {pack(refuse(self->state, options.host)), aggregator_actor{}};
       },
-      [self, host, arbitrates](atom::attach, const message<messages::shard_hello>& hello,
-                               const child_actor& caller) -> caf::result<message<messages::welcome>, parent_actor> {
+      [self, options](atom::attach, const message<messages::shard_hello>& hello,
+                      const child_actor& caller) -> caf::result<message<messages::welcome>, parent_actor> {
         if (self->state.attacher)
           return self->delegate(self->state.attacher, atom::attach_v, hello, caller);
-        if (arbitrates)
+        if (options.arbitrates && !self->state.leader)
           return caf::sec::request_receiver_down;
-        return {pack(refuse(self->state, host)), parent_actor{}};
+        return {pack(refuse(self->state, options.host)), parent_actor{}};
       },
       [self, events](atom::finish, const message<messages::farewell>& received) {
         const auto said = unpack<messages::farewell>(received, "gateway");
@@ -57,13 +57,20 @@ gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_sta
         }
         return atom::finish_v;
       },
-      [self](atom::serve, greeter_actor greeter) {
+      [self, in_tree = options.in_tree](atom::serve, greeter_actor greeter) {
         self->state.greeter = std::move(greeter);
+        if (!in_tree)
+          self->state.leader.reset();
+      },
+      [self](atom::serve, attacher_actor attacher) {
+        self->state.attacher = std::move(attacher);
         self->state.leader.reset();
       },
-      [self](atom::serve, attacher_actor attacher) { self->state.attacher = std::move(attacher); },
-      [self](atom::redirect, const std::string& leader) {
-        self->state.greeter = nullptr;
+      [self, in_tree = options.in_tree](atom::redirect, const std::string& leader) {
+        if (in_tree)
+          self->state.attacher = nullptr;
+        else
+          self->state.greeter = nullptr;
         self->state.leader = leader;
       },
   };

@@ -19,10 +19,15 @@ struct gateway_state {
   std::optional<std::string> leader; ///< of replicas, where this host's does not lead; empty: not known
 };
 
-/// `arbitrates`: this host has an aggregator, if not yet or not now; callers then try again. `events` is told when the
-/// replica that leads says that the run is over.
-gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_state> self, std::string host,
-                                     bool arbitrates, std::shared_ptr<host_events> events);
+struct gateway_options {
+  std::string host;
+  bool arbitrates = false; ///< this host has an aggregator, if not yet or not now; callers then try again
+  bool in_tree = false;    ///< that takes arbitrators in, and a shard beside it, which needs not lead, takes workers
+};
+
+/// `events` is told when the replica that leads says that the run is over.
+gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_state> self, gateway_options options,
+                                     std::shared_ptr<host_events> events);
 
 struct store_state {
   static constexpr const char* name = actor_name::store;

@@ -21,7 +21,7 @@ worker_names::worker_names(const cluster::cluster_file& file, std::string path)
   for (const auto* worker : file.members()) {
     const bool place = cluster::is_place(*worker);
     names_.push_back(place ? "" : worker->name);
-    listed_ += place ? 0 : 1;
+    places_.push_back(place);
   }
   if (!path_.empty())
     read();
@@ -30,9 +30,12 @@ worker_names::worker_names(const cluster::cluster_file& file, std::string path)
 
 void worker_names::index() {
   ranks_.clear();
+  hosts_.clear();
   for (std::uint32_t rank = 0; const auto& name : names_) {
-    if (!name.empty())
+    if (!name.empty()) {
       ranks_.try_emplace(name, rank);
+      hosts_.insert(cluster::host_of(name));
+    }
     ++rank;
   }
 }
@@ -47,14 +50,14 @@ void worker_names::read() {
     return;
   std::size_t rank = 0;
   for (std::string name; lines >> rank >> name;)
-    if (rank >= listed_ && rank < names_.size() && std::ranges::find(names_, name) == names_.end())
+    if (rank < names_.size() && places_[rank] && std::ranges::find(names_, name) == names_.end())
       names_[rank] = name;
 }
 
 std::string worker_names::write() const {
   auto text = first_line_ + "\n";
-  for (auto rank = listed_; rank < names_.size(); ++rank)
-    if (!names_[rank].empty())
+  for (std::size_t rank = 0; rank < names_.size(); ++rank)
+    if (places_[rank] && !names_[rank].empty())
       text += fmt::format("{} {}\n", rank, names_[rank]);
   return storage::write_file_atomically(path_, text);
 }
@@ -75,13 +78,28 @@ std::optional<std::uint32_t> worker_names::rank_of(const std::string& host) cons
   return found == ranks_.end() ? std::nullopt : std::optional(found->second);
 }
 
+bool worker_names::has_worker_of(const std::string& host) const {
+  const std::scoped_lock lock(mutex_);
+  return hosts_.contains(host);
+}
+
 std::string worker_names::give(std::uint32_t rank, const std::string& host) {
   const std::scoped_lock lock(mutex_);
-  if (rank < listed_ || rank >= names_.size() || names_[rank] == host)
+  if (rank >= names_.size() || !places_[rank] || names_[rank] == host)
     return "";
   names_[rank] = host;
   index();
   return path_.empty() ? "" : write();
+}
+
+void worker_names::restore(const std::map<std::uint32_t, std::string>& places) {
+  const std::scoped_lock lock(mutex_);
+  for (std::uint32_t rank = 0; rank < names_.size(); ++rank)
+    if (places_[rank]) {
+      const auto found = places.find(rank);
+      names_[rank] = found == places.end() ? "" : found->second;
+    }
+  index();
 }
 
 } // namespace dynamix::actors

@@ -7,10 +7,12 @@
 #include "cluster/cluster_file.hpp"
 
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace dynamix::actors {
@@ -26,8 +28,12 @@ public:
   /// Empty: nobody's.
   std::string name_of(std::uint32_t rank) const;
   std::optional<std::uint32_t> rank_of(const std::string& host) const;
+  /// One of them is that host's, itself or a slot.
+  bool has_worker_of(const std::string& host) const;
   /// From here on it is that host's. Returns an empty string, or why it could not be kept.
   std::string give(std::uint32_t rank, const std::string& host);
+  /// The places are these hosts' and nobody else's: another has kept them.
+  void restore(const std::map<std::uint32_t, std::string>& places);
 
 private:
   void read();
@@ -37,7 +43,8 @@ private:
   mutable std::mutex mutex_;
   std::vector<std::string> names_;
   std::unordered_map<std::string, std::uint32_t> ranks_; ///< of `names_`: looked up for each message that comes
-  std::size_t listed_ = 0;                               ///< of the file
+  std::unordered_set<std::string> hosts_;                ///< of `names_`
+  std::vector<bool> places_;                             ///< by rank: it is not of a worker that the file names
   const std::string path_;
   const std::string first_line_; ///< which cluster file the ranks belong to
 };

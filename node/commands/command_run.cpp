@@ -11,6 +11,7 @@
 #include "node/launch/host_display.hpp"
 #include "node/launch/keys.hpp"
 #include "node/launch/port_check.hpp"
+#include "node/launch/preemption_watch.hpp"
 #include "node/launch/resume_point.hpp"
 #include "node/launch/run_directory.hpp"
 #include "node/launch/run_lock.hpp"
@@ -32,11 +33,13 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fmt/core.h>
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -52,6 +55,8 @@ struct run_arguments {
   std::string cluster;
   std::string name;
   std::string address; ///< of a host that the file does not name
+  std::string preemption;
+  std::uint32_t workers = 1; ///< of such a host
   std::string out;
   std::string resume;
   std::string keys;
@@ -256,12 +261,14 @@ int train(actors::host_options options, const run_directory& run, const actors::
 std::shared_ptr<const cluster::host> find_guest(const cluster::cluster_file& file, const run_arguments& arguments,
                                                 std::string& problem) {
   if (const auto* named = file.find(arguments.name); named != nullptr && !cluster::is_place(*named)) {
-    if (!arguments.address.empty())
-      problem =
-          "--address is for hosts that join an open cluster; " + arguments.cluster + " has that of " + arguments.name;
+    if (!arguments.address.empty() || arguments.workers > 1)
+      problem = fmt::format("--address and --workers are for hosts that join an open cluster; {} has those of {}",
+                            arguments.cluster, arguments.name);
     return nullptr;
   }
-  if (file.membership != cluster::membership_kind::open)
+  if (arguments.workers > 1 && file.training.trainer != cluster::trainer_kind::client)
+    problem = "--workers is for training processes of others, which need training.trainer = \"client\"";
+  else if (file.membership != cluster::membership_kind::open)
     problem = fmt::format("--name is {}, which is no host of {}; it has {}. Name it there on all hosts, or let others "
                           "join with cluster.membership = \"open\"",
                           arguments.name, arguments.cluster, listed(file.hosts, &cluster::host::name));
@@ -276,7 +283,9 @@ std::shared_ptr<const cluster::host> find_guest(const cluster::cluster_file& fil
                     address.empty() ? "is needed: this machine does not reach " + arbitrator.address : "is " + address);
   if (!problem.empty())
     return nullptr;
-  return std::make_shared<const cluster::host>(cluster::host{.name = arguments.name, .address = address});
+  cluster::host guest{.name = arguments.name, .address = address, .workers = arguments.workers};
+  guest.slots = cluster::make_slots(guest);
+  return std::make_shared<const cluster::host>(std::move(guest));
 }
 
 /// Loads what trains where this host trains or learns, and has it look at what its worker would train.
@@ -309,6 +318,21 @@ std::string begin_run(const run_directory& run, const cluster::cluster_file& fil
                                         .json = arguments.log_json,
                                         .level = arguments.log_level});
   return problem;
+}
+
+/// From a notice on the host leaves as on SIGTERM. Null: nobody would give one.
+std::unique_ptr<preemption_watch> watch_for_preemption(const std::string& given, const run_directory& run,
+                                                       const actors::host_options& options) {
+  const auto& source = given.empty() ? options.own()->preemption : given;
+  if (source.empty())
+    return nullptr;
+  const bool runs = source.starts_with("command:");
+  return std::make_unique<preemption_watch>(
+      runs || !given.empty() ? source : cluster::resolve_path(*options.file, source),
+      run.path() + "/preemption-" + options.host, [](const preemption_notice& notice) {
+        spdlog::warn("preempted seconds={} source=\"{}\": this host leaves", notice.seconds, notice.source);
+        kill(getpid(), SIGTERM);
+      });
 }
 
 int run(const run_arguments& arguments, command_context& context) {
@@ -375,6 +399,7 @@ int run(const run_arguments& arguments, command_context& context) {
   if (const auto caution = loopback_caution(*file, *host, addresses_of(host->address)); !caution.empty())
     spdlog::warn("listens_on_loopback reason=\"{}\"", caution);
   options.kernel = start_measuring(options);
+  const auto watch = watch_for_preemption(arguments.preemption, run, options);
   host_display display(*file, *host, run, context.out);
   return train(std::move(options), run, {.stop = signals.token(), .one_host = signals.terminated()},
                arguments.log_to_stderr || arguments.swarm_processes > 0 ? nullptr : &display);
@@ -390,6 +415,13 @@ void add_run(CLI::App& app, command_context& context) {
       ->add_option("--name", arguments->name,
                    "This host's name in the cluster file, or any for one that joins an open cluster")
       ->required();
+  command
+      ->add_option("--workers", arguments->workers,
+                   "Training processes that join at a host that joins an open cluster (default: one)")
+      ->check(CLI::Range(1, 256));
+  command->add_option("--preemption", arguments->preemption,
+                      "What tells that the host's provider takes it back: a file, or command:COMMAND (default: "
+                      "host.preemption)");
   command->add_option("--address", arguments->address,
                       "Where the other workers reach a host that joins an open cluster (default: from where it reaches "
                       "the arbitrator)");

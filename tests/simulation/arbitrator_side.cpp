@@ -183,8 +183,8 @@ void arbitrator_host::start_trees() {
 }
 
 caf::strong_actor_ptr arbitrator_host::start_gateway() {
-  gateway_ =
-      shared_actor_system().spawn(actors::gateway, std::string("north"), true, std::shared_ptr<actors::host_events>{});
+  gateway_ = shared_actor_system().spawn(actors::gateway, actors::gateway_options{"north", true, world_.is_tree()},
+                                         std::shared_ptr<actors::host_events>{});
   tell_gateway();
   gateway_stands_ = true;
   return caf::actor_cast<caf::strong_actor_ptr>(gateway_);

@@ -157,12 +157,19 @@ void fault_injector::strike_worker(const planned_fault& fault) {
   case fault_kind::crash:
     return world.restart_worker(rank, fault.duration_us);
   case fault_kind::hang:
-    world.workers[rank]->hang();
-    if (world.node_at(host_of(rank)) != nullptr) // its actors run on, but nobody hears of them
-      cut_from_all(host_of(rank), fault);
-    return end_later(fault, [&world, rank] { world.workers[rank]->wake(); });
+    for (const auto mate : world.mates(rank)) {
+      world.workers[mate]->hang();
+      if (world.node_at(host_of(mate)) != nullptr) // its actors run on, but nobody hears of them
+        cut_from_all(host_of(mate), fault);
+    }
+    return end_later(fault, [&world, rank] {
+      for (const auto mate : world.mates(rank))
+        world.workers[mate]->wake();
+    });
   case fault_kind::leave:
-    return world.workers[rank]->ask_to_leave(fault.duration_us);
+    for (const auto mate : world.mates(rank))
+      world.workers[mate]->ask_to_leave(fault.duration_us);
+    return;
   default:
     world.net.longest_delay_us = std::min<std::int64_t>(fault.duration_us, 2 * us_per_second);
     return end_later(fault, [&world] { world.net.longest_delay_us = 0; });

@@ -36,37 +36,71 @@ cluster::cluster_file draw_file(random_source& random, std::uint64_t seed, arbit
   return file;
 }
 
-/// What all hosts know of the cluster. In one seed of eight it is open: some of the workers, perhaps all, are guests,
-/// training begins with few of them, and there is a place too many.
-cluster::cluster_file known_file(cluster::cluster_file file, std::uint64_t seed) {
-  if (seed % 8 != 2 || file.arbitrator.topology == cluster::arbitration_topology::tree)
+/// Several workers a host, which come and go with it. Of a tree, in one seed of six.
+std::uint32_t slots_a_host(std::uint64_t seed, arbitration_form form) {
+  return form == arbitration_form::tree && seed % 6 == 4 ? 2 + seed / 6 % 2 : 1;
+}
+
+/// The file of hosts that each have so many workers, but the last, which may have fewer.
+cluster::cluster_file with_slots(cluster::cluster_file file, std::uint32_t count) {
+  if (count < 2)
     return file;
+  std::vector<cluster::host> hosts = {file.hosts[0]};
+  for (std::size_t rank = 0; rank + 1 < file.hosts.size(); ++rank) {
+    if (rank % count == 0)
+      hosts.push_back(file.hosts[rank + 1]);
+    auto slot = file.hosts[rank + 1];
+    slot.name = fmt::format("{}/{}", hosts.back().name, rank % count);
+    hosts.back().slots.push_back(std::move(slot));
+  }
+  for (auto& host : hosts)
+    host.workers = static_cast<std::uint32_t>(host.slots.size());
+  file.hosts = std::move(hosts);
+  file.arbitrator.fanout = 4; // so few hosts have no room for three levels
+  return file;
+}
+
+/// What all hosts know of the cluster. In one seed of eight it is open: some of the workers, without a tree perhaps
+/// all, are guests, training begins with few of them, and there is a place too many.
+cluster::cluster_file known_file(cluster::cluster_file file, std::uint64_t seed, arbitration_form form) {
   const auto workers = file.hosts.size() - 1;
+  file = with_slots(std::move(file), slots_a_host(seed, form));
+  if (seed % 8 != 2)
+    return file;
+  const std::uint64_t least = form == arbitration_form::tree ? 1 : 0;
   file.membership = cluster::membership_kind::open;
   file.workers_min = static_cast<std::uint32_t>(1 + seed / 8 % workers);
   file.workers_max = static_cast<std::uint32_t>(workers + 1);
-  file.hosts.resize(1 + seed / 64 % workers);
+  file.hosts.resize(1 + std::min<std::uint64_t>(std::max(least, seed / 64 % workers), file.hosts.size() - 1));
   return cluster::with_places(std::move(file));
+}
+
+cluster::tree_plan plan_of(const cluster::cluster_file& file) {
+  auto plan = cluster::plan_tree(file);
+  return plan.central() ? cluster::tree_plan{} : plan;
 }
 
 } // namespace
 
 simulation::simulation(std::uint64_t number, arbitration_form form, bool keep_log)
     : seed(number), random(number), time(shared_actor_system(), random), file(draw_file(random, number, form)),
-      shared_file(std::make_shared<const cluster::cluster_file>(known_file(file, number))),
+      shared_file(std::make_shared<const cluster::cluster_file>(known_file(file, number, form))),
       names(std::make_shared<actors::worker_names>(*shared_file)),
-      plan(form == arbitration_form::tree ? cluster::plan_tree(file) : cluster::tree_plan{}),
+      plan(form == arbitration_form::tree ? plan_of(*shared_file) : cluster::tree_plan{}),
       digest(shared_file->digest()), timeouts(cluster::derive_timeouts(1000)),
       total_steps(std::numeric_limits<std::uint64_t>::max()), checks(*this), host(*this), net(*this), faults(*this),
       keep_log_(keep_log) {
   for (std::uint32_t rank = 0; rank + 1 < file.hosts.size(); ++rank) {
-    names_.push_back(file.hosts[rank + 1].name);
+    const auto& known = *shared_file->workers()[rank];
+    const bool guest = cluster::is_place(known);
+    machines_.push_back(guest ? rank : rank - rank % slots_a_host(number, form));
+    names_.push_back(guest ? file.hosts[rank + 1].name : known.name);
     names->give(rank, names_.back()); // guests have been there before: what a rank means depends on no order
     workers.push_back(std::make_unique<simulated_worker>(*this, rank));
   }
   for (std::size_t index = 0; index < plan.nodes.size(); ++index)
     nodes.push_back(std::make_unique<tree_node>(*this, index));
-  if (number % 4 == 1 && !is_tree())
+  if (number % 4 == 1)
     host.replicate();
 }
 
@@ -279,9 +313,19 @@ training_state simulation::load_checkpoint(const simulated_worker& worker) const
   return found == checkpoints_.end() ? training_state{} : found->second;
 }
 
+std::vector<std::uint32_t> simulation::mates(std::uint32_t rank) const {
+  std::vector<std::uint32_t> found;
+  for (std::uint32_t other = 0; other < machines_.size(); ++other)
+    if (machines_[other] == machines_[rank])
+      found.push_back(other);
+  return found;
+}
+
 void simulation::restart_worker(std::uint32_t rank, std::int64_t delay_us) {
-  workers[rank]->crash();
-  time.after(delay_us, [this, rank] { start_worker(rank); });
+  for (const auto mate : mates(rank)) {
+    workers[mate]->crash();
+    time.after(delay_us, [this, mate] { start_worker(mate); });
+  }
 }
 
 void simulation::start_worker(std::uint32_t rank) {

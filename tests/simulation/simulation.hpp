@@ -83,13 +83,16 @@ public:
   void write_checkpoint(const training_state& state);
   /// The state that a worker without memory starts from: of its checkpoint, or a fresh model.
   training_state load_checkpoint(const simulated_worker& worker) const;
+  /// The workers of its host, itself among them: they come and go together.
+  std::vector<std::uint32_t> mates(std::uint32_t rank) const;
+  /// With its host.
   void restart_worker(std::uint32_t rank, std::int64_t delay_us);
   void start_worker(std::uint32_t rank);
 
   const std::uint64_t seed;
   random_source random;
   virtual_time time;
-  cluster::cluster_file file;
+  cluster::cluster_file file; ///< a host for each worker
   /// The same, for actors; in some seeds that of an open cluster, which names but some of the workers.
   std::shared_ptr<const cluster::cluster_file> shared_file;
   std::shared_ptr<actors::worker_names> names; ///< by rank, as the arbitrator's host keeps them
@@ -120,6 +123,7 @@ private:
   bool must_end_well_ = false; ///< no fault can have kept anybody from it
   std::vector<std::string> log_;
   std::vector<std::string> names_;
+  std::vector<std::uint32_t> machines_; ///< first worker of each worker's host
   std::map<meeting_point, std::shared_ptr<ring>> rings_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> cut_pairs_;
   std::map<std::uint64_t, training_state> checkpoints_; ///< by step

@@ -146,7 +146,8 @@ void tree_node::kill_gateway() {
 }
 
 caf::strong_actor_ptr tree_node::start_gateway() {
-  gateway_ = shared_actor_system().spawn(actors::gateway, world_.host_name(host()), true, events_);
+  gateway_ =
+      shared_actor_system().spawn(actors::gateway, actors::gateway_options{world_.host_name(host()), true}, events_);
   gateway_stands_ = true;
   tell_gateway();
   return caf::actor_cast<caf::strong_actor_ptr>(gateway_);

@@ -163,13 +163,13 @@ void simulated_worker::start(std::uint64_t checkpoint_steps) {
     return;
   incarnation_ = world_.next_incarnation++;
   alive_ = true;
-  hung_ = false;
+  hung_ = left_ = false;
   link_ = nullptr;
   targets_ = world_.places_for(rank_);
   session::reconnection_options reaching{.hosts = {}};
   for (const auto host : targets_)
     reaching.hosts.push_back(world_.host_name(host));
-  if (world_.is_tree())
+  if (world_.is_tree() && world_.plan.shard_of(rank_) != 0)
     reaching.first_seconds = world_.timeouts.rejoin_timeout_ms / 1000.0;
   next_ = session::reconnection(std::move(reaching), now_seconds());
   attempt_due_ = false;
@@ -221,9 +221,11 @@ void simulated_worker::wake() {
 }
 
 void simulated_worker::ask_to_leave(std::int64_t restart_delay_us) {
-  const auto alone = [this] {
-    return std::ranges::none_of(newest().members,
-                                [this](auto rank) { return rank != rank_ && !world_.workers[rank]->away_; });
+  const auto mates = world_.mates(rank_); // which are asked with it
+  const auto alone = [&] {
+    return std::ranges::none_of(newest().members, [&](auto rank) {
+      return std::ranges::find(mates, rank) == mates.end() && !world_.workers[rank]->away_;
+    });
   };
   const bool is_there = alive_ && now() >= phase::waiting && now() < phase::leaving;
   if (!is_there || leaves() || away_ || alone())
@@ -333,10 +335,18 @@ void simulated_worker::end(const session::effects::end& how) {
   const auto lingers_us = left && node != nullptr ? world_.timeouts.request_timeout_ms * us_per_ms : 0;
   after(lingers_us + world_.random.between(1, 100) * us_per_ms, [this, left] {
     if (left)
-      world_.restart_worker(rank_, restart_delay_us_);
+      restart_when_all_left();
     else
       leave_when_over();
   });
+}
+
+void simulated_worker::restart_when_all_left() {
+  left_ = true;
+  const auto mates = world_.mates(rank_);
+  if (std::ranges::all_of(mates, [this](auto rank) { return world_.workers[rank]->has_left(); }))
+    return world_.restart_worker(rank_, restart_delay_us_);
+  after(100 * us_per_ms, [this] { restart_when_all_left(); });
 }
 
 void simulated_worker::leave_when_over() {

@@ -32,6 +32,8 @@ public:
   /// Its host is asked to end (SIGTERM), and is started again so long after it has. Nothing happens where nobody would
   /// be left to go on.
   void ask_to_leave(std::int64_t restart_delay_us);
+  /// Nobody waits for its farewell: it has said it, is gone, or was not asked to leave.
+  bool has_left() const { return !alive_ || left_ || !away_; }
   bool leaves() const { return protocol_ && protocol_->leaves(); }
   bool alive() const { return alive_; }
   bool hung() const { return hung_; }
@@ -75,6 +77,7 @@ private:
   void disconnect();
   void end(const session::effects::end& how);
   void leave_when_over();
+  void restart_when_all_left();
   double now_seconds() const;
   /// `then` is told the answer, or that there was none in time.
   void request(const std::function<void(const connection_ptr&, std::uint64_t ticket)>& ask, std::uint32_t timeout_ms,
@@ -90,6 +93,7 @@ private:
   bool finished_ = false;
   bool succeeded_ = false;
   bool farewell_heard_ = false;
+  bool left_ = false;
   std::vector<std::function<void()>> deferred_;
 
   // The process's own, new with each start.

@@ -258,6 +258,11 @@ TEST(Authority, OfAHostThatHasJoinedEndsWithItselfToo) {
   EXPECT_EQ(rules.refuse("w0", {kind::farewell, "", {1}}), "it is about rank 1, which is host \"guest\"'s");
   names->give(1, "other");
   EXPECT_EQ(rules.refuse("guest", {kind::beat, "", {1}}), "it has no worker") << "forgotten";
+  names->give(2, "large/3");
+  EXPECT_THAT(rules.refuse("large", {kind::hello, "large/7"}), IsEmpty()) << "one of several workers of it";
+  EXPECT_THAT(rules.refuse("large", {kind::beat, "", {2}}), IsEmpty());
+  EXPECT_EQ(rules.refuse("large", {kind::beat, "", {1}}), "it is about rank 1, which is host \"other\"'s");
+  EXPECT_NE(rules.refuse("other", {kind::hello, "large/3"}), "");
   const authority own(file, "guest");
   EXPECT_THAT(own.refuse("hub", {kind::decision}), IsEmpty());
   EXPECT_THAT(own.refuse("w0", {kind::decision}), Not(IsEmpty()));

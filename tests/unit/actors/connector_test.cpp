@@ -31,7 +31,7 @@ protected:
     for (const auto& one : heard_)
       owners.push_back(system_.spawn(listen, one));
     connector_ = system_.spawn<caf::detached>(connector, connector_options{.targets = {{.host = "hub"}}}, owners);
-    gateway_ = system_.spawn(gateway, std::string("hub"), true, std::shared_ptr<host_events>());
+    gateway_ = system_.spawn(gateway, gateway_options{"hub", true}, std::shared_ptr<host_events>());
     caf::anon_send(connector_, atom::serve_v, caf::actor_cast<gateway_actor>(gateway_));
   }
   ~SharedConnector() override {

@@ -71,7 +71,7 @@ protected:
                                              .parameters = {},
                                              .run_ledger = ledger_},
                           aggregator_, learner_actor{});
-    door_ = north_.spawn(gateway, std::string("north"), true, std::shared_ptr<host_events>());
+    door_ = north_.spawn(gateway, gateway_options{"north", true}, std::shared_ptr<host_events>());
     caf::anon_send(door_, atom::serve_v, caf::actor_cast<greeter_actor>(aggregator_));
   }
 

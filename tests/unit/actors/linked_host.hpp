@@ -46,7 +46,7 @@ public:
     network_->shut_down();
   }
 
-  void start_gateway() { gateway_ = system_.spawn(gateway, name_, true, events_); }
+  void start_gateway() { gateway_ = system_.spawn(gateway, gateway_options{name_, true}, events_); }
   void end_gateway() { caf::anon_send_exit(std::exchange(gateway_, nullptr), caf::exit_reason::user_shutdown); }
   /// At its door, whose port is returned.
   std::uint16_t publish() {

@@ -19,7 +19,7 @@ class simulated_shard : public simulated_cluster {
 public:
   simulated_shard(std::uint32_t workers, std::uint64_t seed) : simulated_cluster(workers, seed) {
     file.arbitrator.policy = cluster::policy_kind::ppo;
-    door = system.spawn(gateway, std::string("north"), true, events);
+    door = system.spawn(gateway, gateway_options{"north", true}, events);
     start_aggregator();
     run();
   }

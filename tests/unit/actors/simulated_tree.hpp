@@ -21,9 +21,9 @@ public:
     file.arbitrator.fanout = fanout;
     plan = cluster::plan_tree(file);
     nodes.resize(plan.nodes.size());
-    root_door = system.spawn(gateway, std::string("north"), true, events);
+    root_door = system.spawn(gateway, gateway_options{"north", true, true}, events);
     for (std::size_t i = 1; i < nodes.size(); ++i)
-      nodes[i].door = system.spawn(gateway, plan.nodes[i].host, true, events);
+      nodes[i].door = system.spawn(gateway, gateway_options{plan.nodes[i].host, true}, events);
     start_root();
     for (std::size_t i = 1; i < nodes.size(); ++i)
       start_node(i);

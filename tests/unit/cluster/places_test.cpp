@@ -60,6 +60,13 @@ TEST(Places, BelongToNoFileAndNoDigest) {
   EXPECT_EQ(read_again.file.digest(), file.digest());
 }
 
+TEST(Places, GoToWorkersOfHosts) {
+  for (const auto* name : {"guest", "guest/0", "guest.example-1/255"})
+    EXPECT_TRUE(is_worker_name(name)) << name;
+  for (const auto* name : {"", "/", "guest/", "/0", "guest/x", "guest/0/0", "guest/1000", "+3", "gu est"})
+    EXPECT_FALSE(is_worker_name(name)) << name;
+}
+
 TEST(Places, AreNoneInAListedCluster) {
   const auto listed = read("").file;
   EXPECT_EQ(with_places(listed).hosts.size(), listed.hosts.size());
@@ -92,10 +99,8 @@ TEST(Places, NeedAFileThatSaysHowMany) {
   EXPECT_EQ(message(open + "workers_max = 4\nworkers_min = 5\n"),
             "f.toml:5:15: cluster.workers_min is 5; there can be at most 4 workers");
   EXPECT_EQ(message("workers_min = 3\n"), "f.toml:3:15: cluster.workers_min is 3; there can be at most 2 workers");
-  EXPECT_EQ(message(open + "workers_max = 4\n[arbitrator]\ntopology = \"tree\"\n"),
-            "f.toml:6:12: arbitrator.topology = \"tree\" and cluster.membership = \"open\" do not go together yet");
-  EXPECT_EQ(message(open + "workers_max = 4\n[training]\ntrainer = \"client\"\n"),
-            "f.toml:6:11: training.trainer = \"client\" and cluster.membership = \"open\" do not go together yet");
+  EXPECT_EQ(message(open + "workers_max = 4\n[arbitrator]\ntopology = \"tree\"\n"), "0 errors");
+  EXPECT_EQ(message(open + "workers_max = 4\n[training]\ntrainer = \"client\"\n"), "0 errors");
   EXPECT_EQ(message(open + "workers_max = 1\n", "[[host]]\nname = \"north\"\nport = 7401\nroles = [\"arbitrator\"]\n"),
             "0 errors")
       << "all workers may be guests";

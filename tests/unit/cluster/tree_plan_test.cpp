@@ -1,3 +1,4 @@
+#include "cluster/places.hpp"
 #include "cluster/tree_plan.hpp"
 
 #include <gmock/gmock.h>
@@ -129,8 +130,74 @@ TEST(TreePlan, TakesTheHostsThatTheFileNames) {
   EXPECT_EQ(plan_tree(file).error, "arbitrator.shards names 2 hosts, but 12 workers with a fanout of 4 need 3");
 }
 
-TEST(TreePlan, IsRefusedWhereThereAreTooFewHosts) {
-  EXPECT_THAT(plan_tree(file_of(9, 2)).error, testing::HasSubstr("needs 10 workers' hosts"));
+TEST(TreePlan, IsRefusedWhereThereAreTooFewHostsOrLeftOut) {
+  auto file = file_of(9, 2);
+  EXPECT_THAT(plan_tree(file).error, testing::HasSubstr("needs 10 workers' hosts"));
+  file.arbitrator.topology = arbitration_topology::automatic;
+  EXPECT_TRUE(plan_tree(file).error.empty() && plan_tree(file).central());
+  file = file_of(9, 3);
+  file.arbitrator.topology = arbitration_topology::automatic;
+  EXPECT_EQ(plan_tree(file).nodes.size(), 4U);
+}
+
+/// The first so many hosts with these numbers of workers.
+cluster_file file_of_slots(const std::vector<std::uint32_t>& slots, std::uint32_t fanout) {
+  auto file = file_of(static_cast<std::uint32_t>(slots.size()), fanout);
+  for (std::size_t i = 0; i < slots.size(); ++i)
+    for (std::uint32_t slot = 0; slots[i] > 1 && slot < slots[i]; ++slot)
+      file.hosts[i + 1].slots.push_back({.name = file.hosts[i + 1].name + "/" + std::to_string(slot)});
+  return file;
+}
+
+TEST(TreePlan, KeepsTheWorkersOfAHostInOneShard) {
+  auto plan = plan_tree(file_of_slots({8, 8, 8, 8, 8}, 8));
+  ASSERT_EQ(plan.error, "");
+  EXPECT_EQ(shard_sizes(plan), (std::vector<std::uint32_t>{8, 8, 8, 8, 8}));
+  EXPECT_EQ(plan.nodes[2].host, "w1");
+  EXPECT_EQ(plan.nodes[2].first_rank, 8U);
+  plan = plan_tree(file_of_slots({3, 1, 1, 3, 2, 2}, 4));
+  ASSERT_EQ(plan.error, "");
+  std::uint32_t rank = 0;
+  for (const auto workers : {3U, 1U, 1U, 3U, 2U, 2U}) {
+    for (std::uint32_t slot = 1; slot < workers; ++slot)
+      EXPECT_EQ(plan.shard_of(rank + slot), plan.shard_of(rank)) << rank;
+    rank += workers;
+  }
+  for (const auto size : shard_sizes(plan))
+    EXPECT_LE(size, 4U);
+  EXPECT_EQ(shard_sizes(plan_tree(file_of_slots({9, 2}, 4))), (std::vector<std::uint32_t>{9, 2}))
+      << "a host with more than fanout has a shard of its own";
+}
+
+TEST(TreePlan, HasOneRootOnAllHostsOfReplicas) {
+  auto file = file_of(6, 3);
+  file.hosts.push_back({.name = "hub2", .port = 8, .roles = {role::arbitrator}});
+  file.hosts.push_back({.name = "hub3", .port = 9, .roles = {role::arbitrator}});
+  const auto plan = plan_tree(file);
+  for (const auto* hub : {"hub", "hub2", "hub3"})
+    EXPECT_EQ(plan.find(hub), 0U);
+  EXPECT_EQ(plan.hosts_of(0), (std::vector<std::string>{"hub", "hub2", "hub3"}));
+  EXPECT_EQ(plan.hosts_of(1), std::vector<std::string>{plan.nodes[1].host});
+  EXPECT_EQ(plan.find("nobody"), plan.nodes.size());
+}
+
+TEST(TreePlan, OfAnOpenClusterHasShardsForAllWhoMayCome) {
+  auto file = file_of(4, 3);
+  file.membership = membership_kind::open;
+  file.workers_max = 12;
+  auto plan = plan_tree(with_places(file));
+  ASSERT_EQ(plan.error, "");
+  EXPECT_EQ(shard_sizes(plan), (std::vector<std::uint32_t>{1, 1, 2})) << "more would need a level that has no host";
+  EXPECT_EQ(describe_tree_json(plan), describe_tree_json(plan_tree(file))) << "with its places or without";
+  EXPECT_EQ(plan.shard_of(4), 0U) << "the root says where there is room";
+  EXPECT_EQ(plan.places_for_worker(4), (std::vector<std::size_t>{0, 1, 2, 3}));
+  file.hosts.resize(2);
+  plan = plan_tree(with_places(file));
+  EXPECT_EQ(shard_sizes(plan), std::vector<std::uint32_t>{1}) << "of one host, which all guests come to";
+  file.hosts.resize(1);
+  EXPECT_THAT(plan_tree(file).error, testing::HasSubstr("stand on hosts that the file names"));
+  file.workers_max = 3;
+  EXPECT_TRUE(plan_tree(file).central());
 }
 
 TEST(TreePlan, IsDrawn) {
