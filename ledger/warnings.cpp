@@ -28,6 +28,7 @@ constexpr double diverged_loss = 1e30;       ///< the trainer reports a loss tha
 constexpr double clear_errors = 3;           ///< standard errors
 constexpr double entropy_share_min = 0.1;    ///< of that of even odds
 constexpr double entropy_fall_min = 2;       ///< times
+constexpr double nearly_best = -0.15;        ///< log2 of goodput over the best: nothing is left to be found
 constexpr double recent_fault_seconds = 300;
 constexpr std::size_t names_shown = 4;
 
@@ -91,7 +92,7 @@ void find_collapse(const run& run, std::span<const double> rewards, sentences& f
 }
 
 /// A policy that stops trying out before it has found anything. One that was nearly as certain from the start was
-/// trained before.
+/// trained before, and one that comes near the best there is has found it.
 void find_early_plateau(const run& run, std::span<const double> rewards, sentences& found) {
   const auto entropies = course_of(run, signal::entropy);
   const std::span<const double> course = entropies;
@@ -105,6 +106,8 @@ void find_early_plateau(const run& run, std::span<const double> rewards, sentenc
   if (before < entropy_share_min || after >= entropy_share_min || before < entropy_fall_min * after)
     return;
   const auto [first, second, last] = estimate_thirds(rewards);
+  if (run.file().reward_in_force() == cluster::reward_kind::progress && last.mean > nearly_best)
+    return;
   for (const auto& later : {second, last})
     if (later.mean - first.mean > clear_errors * error_between(first, later))
       return;
@@ -202,8 +205,8 @@ void find_faults(const run& run, sentences& found) {
       found.push_back(fmt::format("the arbitrator of {} is {}", name, messages::name_of(shard.state)));
   const auto& marks = run.marks();
   for (auto mark = marks.rbegin(); mark != marks.rend(); ++mark)
-    if (mark->kind == mark_kind::fault &&
-        mark->elapsed_seconds + recent_fault_seconds > static_cast<double>(run.course().newest(signal::elapsed_seconds)))
+    if (mark->kind == mark_kind::fault && mark->elapsed_seconds + recent_fault_seconds >
+                                              static_cast<double>(run.course().newest(signal::elapsed_seconds)))
       return found.push_back("lately: " + mark->text);
 }
 

@@ -120,6 +120,7 @@ TEST(Warnings, TakeAFallWithinTheNoiseForNoise) {
 TEST(Warnings, TellOfAPolicyThatStopsExploringEarly) {
   const auto certain = [](std::uint64_t since) {
     return [since](std::uint64_t window, ledger::worker& row) {
+      row.reward.total -= 1;
       if (window >= since)
         row.probabilities = {0.001F, 0.998F, 0.001F};
     };
@@ -128,6 +129,12 @@ TEST(Warnings, TellOfAPolicyThatStopsExploringEarly) {
               ElementsAre(HasSubstr("the policy stopped exploring early: before a third of the run its entropy had "
                                     "fallen to 1.4 % of that of even odds")));
   EXPECT_THAT(warnings_of(certain(45)), IsEmpty()) << "it tried for long enough";
+  EXPECT_THAT(warnings_of([&](std::uint64_t window, auto& row) {
+                certain(15)(window, row);
+                row.reward.total = -0.1;
+              }),
+              IsEmpty())
+      << "nothing is left to be found";
   EXPECT_THAT(warnings_of(certain(1)), IsEmpty()) << "it was trained before";
   EXPECT_THAT(warnings_of([](std::uint64_t window, auto& row) {
                 const float other = window >= 15 ? 0.0085F : 0.012F; // 12 % of even odds, then 9 %
