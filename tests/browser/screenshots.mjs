@@ -1,0 +1,44 @@
+// The pictures in docs/images, but for those that are drawn from figures: the page of a run and the page of a comparison, at
+// 1400 and 400 pixels, light and dark. In the directory of the browser tests, after `ctest -R browser_packages`:
+//   DYNAMIX_NODE_PROGRAM=.../dynamix-node DYNAMIX_SOURCE_DIRECTORY=... node screenshots.mjs docs/images [RUN]
+// RUN: a finished run; without it the four workers of the browser tests train one.
+
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import path from "node:path";
+import { pathToFileURL } from "node:url";
+
+import { freePorts, load, openBrowser, source, start, temporaryDirectory, trainFour, until } from "./harness.mjs";
+
+const [out, given] = process.argv.slice(2);
+const directory = temporaryDirectory();
+
+async function shoot(name, url) {
+  for (const [width, height, scheme] of [[1400, 1000, "light"], [1400, 1000, "dark"], [400, 860, "light"], [400, 860, "dark"]]) {
+    const browser = await openBrowser({ width, height, scheme });
+    try {
+      await load(browser.page, url);
+      await browser.page.waitForTimeout(600);
+      await browser.page.screenshot({ path: path.join(out, `${name}-${width}-${scheme}.png`) });
+    } finally {
+      await browser.close();
+    }
+  }
+}
+
+const run = given ?? await trainFour(directory);
+const [port] = await freePorts(1);
+const server = start(["dashboard", "--run", run, "--listen", `127.0.0.1:${port}`]);
+const url = `http://127.0.0.1:${port}/`;
+await until("the page", () => fetch(url + "api/state?history=0").then((answer) => answer.json())
+  .then((state) => state.now.windows > 0 && state.remaining_bytes === 0).catch(() => false));
+await shoot("page", url);
+fs.copyFileSync(path.join(out, "page-1400-light.png"), path.join(out, "live-page.png"));
+await server.stop();
+
+const compared = path.join(directory, "compared");
+const comparison = start(["compare", "--simulate", "--cluster", path.join(source, "deployments/scenarios/test/straggler-12.toml"),
+  "--policies", "static,lb-bsp,goodput,ppo", "--seeds", "2", "--out", compared, "--quiet"]);
+assert.equal(await comparison.ended, 0, comparison.said());
+await shoot("compare", pathToFileURL(path.join(compared, "report.html")).href);
+fs.rmSync(directory, { recursive: true, force: true });
