@@ -1,0 +1,72 @@
+"""benchmarks/peers: what rows are made of, and that each adapter reads like an example."""
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks/peer_scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+import page
+import rows
+from systems import JOBS, SYSTEMS
+
+
+def write(folder, rank, process, lines):
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    pathlib.Path(folder, f"rank-{rank}-{process}.jsonl").write_text(text, encoding="ascii")
+
+
+class Rows(unittest.TestCase):
+    def read(self, **ranks):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, lines in ranks.items():
+                write(folder, *name[1:].split("_"), lines)
+            return rows.read_ranks(pathlib.Path(folder))
+
+    def test_count_samples_behind_the_warm_up_and_seconds_to_a_loss(self):
+        steps = [{"at": 100 + number / 10, "samples": 10} for number in range(101)]
+        read = self.read(r0_7=steps, r1_8=[*steps, {"at": 103.0, "loss": 0.75}, {"at": 104.0, "loss": 0.3}])
+        row = rows.speed_row(read, 10)
+        self.assertAlmostEqual(row["samples_per_second"], 200, delta=3)
+        self.assertEqual((row["seconds_to_loss"]["0.8"], row["seconds_to_loss"]["0.4"]), (3.0, 4.0))
+        changed = rows.speed_row(read, 10, change=5)
+        self.assertAlmostEqual(changed["samples_per_second_after"], 200, delta=6)
+
+    def test_tell_when_survivors_go_on_and_the_newcomer_begins(self):
+        steps = [{"at": at, "samples": 2, "numbers": [0, 1]} for at in (1.0, 2.0, 2.6, 9.0)]
+        came = [{"at": 7.0, "start": True}, {"at": 8.0, "samples": 1, "numbers": [2]}]
+        row = rows.kill_row(self.read(r0_1=steps, r1_2=steps[:2], r1_3=came), 1, 2.1, 5.0)
+        self.assertAlmostEqual(row["survivors_next_step_seconds"], 0.5)
+        self.assertAlmostEqual(row["newcomers_first_step_seconds"], 3.0)
+        self.assertEqual((row["samples_behind"], row["samples_ahead"]), (4, 0))
+
+    def test_take_no_line_that_was_cut_off_for_a_step(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "rank-0-1.jsonl").write_text('{"at": 1, "samples": 4}\n{"at": 2, "sam', encoding="ascii")
+            self.assertEqual(len(rows.read_ranks(pathlib.Path(folder))[0, 1]), 1)
+
+
+class Adapters(unittest.TestCase):
+    def test_have_sixty_lines_at_most_and_all_jobs_know_their_systems(self):
+        for system in SYSTEMS.values():
+            self.assertLessEqual(len((SCRIPTS / system["script"]).read_text(encoding="utf-8").splitlines()), 60, system["script"])
+        for job in JOBS.values():
+            self.assertLessEqual(set(job["systems"]), set(SYSTEMS))
+
+
+class Page(unittest.TestCase):
+    def test_says_that_a_machine_was_busy_and_why_something_did_not_run(self):
+        good = {"job": "steady", "seed": 1, "samples_per_second": 100.0, "seconds_to_loss": {}, "load": [9.0, 9.5]}
+        kept = {"rows": [{**good, "system": "plain"}, {**good, "system": "dynamix", "samples_per_second": 150.0},
+                         {"job": "steady", "seed": 1, "system": "adaptdl", "failure": "does not install: no wheel", "load": [1, 1]}]}
+        text = page.text_of(kept)
+        self.assertIn("**The machine was not quiet**", text)
+        self.assertIn("| AdaptDL | does not install: no wheel |", text)
+        self.assertIn("| Dynamix | 150 | 1.50 |", text)
+        self.assertIn("No rows yet", page.text_of({"rows": []}))
+
+
+if __name__ == "__main__":
+    unittest.main()
