@@ -69,7 +69,8 @@ bool lockstep::is_rest(std::uint64_t left, std::uint64_t total) const {
 void lockstep::start_epoch() {
   ahead_.clear();
   delivered_ = 0;
-  rows_read_ = false;
+  if (rows_ == row_phase::read)
+    rows_ = row_phase::none;
   pending_.reset();
   auto from = position_;
   // What is left may be too little for a step: a state that was saved at an epoch's end does not know it.
@@ -89,7 +90,7 @@ void lockstep::start_epoch() {
 deal_verdict lockstep::deal(dealt_step& dealt) {
   if (!epoch_open_ || sampler_.left() == 0)
     return deal_verdict::end;
-  if (row_written_)
+  if (waits_for_rows())
     return deal_verdict::wait;
   const auto step = this->dealt();
   const auto& planned = plan_.at(step);
@@ -226,7 +227,7 @@ step_row lockstep::write_row(std::array<messages::decision, 2> held, session::st
   for (auto& decision : held)
     if (decision.key != messages::decision_key{})
       decision.batch = std::clamp(decision.batch, std::min(own.lowest, own.highest), own.highest);
-  row_written_ = true;
+  rows_ = row_phase::written;
   row_measures_ = measures();
   measured_ = {.global_batch = total_samples(),
                .own_square = own_square,
@@ -278,7 +279,7 @@ std::vector<step_row> lockstep::with_absent_agreeing(std::span<const step_row> r
 }
 
 std::string lockstep::read_rows(std::span<const step_row> rows, session::agreement& agreed) {
-  row_written_ = false;
+  rows_ = row_phase::none;
   if (auto problem = check(rows); !problem.empty())
     return problem;
   std::uint64_t from_step = 0;
@@ -304,7 +305,7 @@ std::string lockstep::read_rows(std::span<const step_row> rows, session::agreeme
   const auto total = static_cast<double>(measured_.global_batch);
   measured_.active_workers = active;
   measured_.weighted_square_sum = weights > 0 ? weighted_squares * (total / weights) : 0;
-  rows_read_ = true;
+  rows_ = row_phase::read;
   return {};
 }
 
@@ -395,7 +396,7 @@ std::vector<std::uint32_t> lockstep::balance(std::span<const step_row> rows,
 
 step_progress lockstep::rate(double global_square) {
   gradient_observation seen;
-  if (rows_read_ && row_measures_) {
+  if (has_read_rows() && row_measures_) {
     seen = measured_;
     seen.global_square = global_square;
   }
@@ -421,7 +422,7 @@ bool lockstep::complete(bool skipped, double step_seconds) {
     rate_ = pending_->rate;
   }
   pending_.reset();
-  rows_read_ = false;
+  rows_ = row_phase::none;
   const auto before = step_ / options_.window_steps;
   for (; delivered_ > 0; --delivered_) {
     samples_ += ahead_.front().total;
@@ -446,7 +447,8 @@ void lockstep::regroup(const std::vector<bool>& present) {
   ahead_.clear();
   delivered_ = 0;
   pending_.reset();
-  row_written_ = rows_read_ = rest_dropped_ = false;
+  rows_ = row_phase::none;
+  rest_dropped_ = false;
   stop_step_.reset(); // who was asked to stop asks again
   plan_ = batch_plan(share_among(settled_batches().batches, introduced_, present));
   present_ = present;

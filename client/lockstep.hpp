@@ -149,8 +149,8 @@ public:
   /// The rows of all members, by position. Returns an empty string, or in what they contradict each other.
   std::string read_rows(std::span<const step_row> rows, session::agreement& agreed);
   /// Between `write_row` and `read_rows`.
-  bool waits_for_rows() const { return row_written_; }
-  bool has_read_rows() const { return rows_read_; }
+  bool waits_for_rows() const { return rows_ == row_phase::written; }
+  bool has_read_rows() const { return rows_ == row_phase::read; }
 
   /// `global_square` = |g|^2, which counts where the step is measured.
   step_progress rate(double global_square);
@@ -262,8 +262,8 @@ private:
     learning_rate rule;
     learning_rate_step rate;
   };
-  bool row_written_ = false;
-  bool rows_read_ = false;
+  enum class row_phase : std::uint8_t { none, written, read };
+  row_phase rows_ = row_phase::none;
   bool row_measures_ = false;
   gradient_observation measured_; ///< but for |g|^2, of what was delivered when the row was written
   std::optional<pending_step> pending_;

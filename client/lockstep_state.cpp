@@ -231,7 +231,7 @@ std::string lockstep::restore(std::span<const std::uint64_t> words, std::span<co
   ahead_.clear();
   delivered_ = 0;
   pending_.reset();
-  row_written_ = rows_read_ = false;
+  rows_ = row_phase::none;
   stop_step_.reset();
   return {};
 }
