@@ -125,9 +125,8 @@ class Run(Membership):
 
         Args:
             dataset: map-style, the same on all members; or a `dynamix.Stream`, of which `shuffle` shuffles the shards.
-            batch_size: samples of this worker a step, 1 to 2**20, until decided otherwise. It may differ between members. What
-                `rule` is relative to. Where agents decide by the noise scale, under the rules "adascale" and "square-root", the
-                first steps have a quarter of it, or `lowest_batch`.
+            batch_size: samples of this worker a step until decided otherwise, 1 to 2**20; may differ between members. Where agents
+                decide by the noise scale, adascale and square-root begin with a quarter of it, or `lowest_batch`.
             shuffle: a new permutation each epoch (as DistributedSampler does), or the samples in their order.
             seed: of the permutations; that of member 0 counts.
             weights: one a sample: each epoch draws as many samples as there are, by weight and with replacement, as
@@ -144,8 +143,7 @@ class Run(Membership):
                 step that took more batches than it called the model is refused.
             options: DataLoader's own (num_workers, collate_fn, pin_memory, prefetch_factor, persistent_workers, ...).
 
-        Raises ValueError, TypeError or NotImplementedError for what cannot be dealt, DynamixError where the members do
-        not fit together.
+        Raises ValueError, TypeError or NotImplementedError for what cannot be dealt, DynamixError where members do not fit together.
         """
         self._must_be_open()
         if self._loader is not None:
