@@ -2,6 +2,7 @@
 
     an epoch's samples, shuffled -> windows -> sorted by cost in each, up and down in turns -> one line, as long as all their cost
     the run deals lengths of the line        -> a sample is of the member whose length holds its middle
+    not grouped: no windows, and             -> a step's samples, the costliest first, each to who has the least for its budget
 
 The run counts in units, so many that a budget is 64 of them at the start: it deals them as it deals samples, whatever budgets
 become, and each sample is somebody's exactly once. Who has which follows from the epoch and the line alone, so that a run which goes
@@ -11,6 +12,7 @@ all members' samples of a step are alike.
 from __future__ import annotations
 
 import hashlib
+import heapq
 import logging
 import math
 import operator
@@ -55,8 +57,9 @@ def _checked(cost: Any, samples: int) -> torch.Tensor:
 class Costs:
     """Of one run. Costs are float64; budgets, lengths and places on the line are in units."""
 
-    def __init__(self, cost: Any, samples: int, budget: Any, seed: int, shuffle: bool, members: int) -> None:
-        """Of this member alone, until `agree`. Raises ValueError for what cannot be dealt by."""
+    def __init__(self, cost: Any, samples: int, budget: Any, seed: int, shuffle: bool, grouped: bool, members: int) -> None:
+        """Of this member alone, until `agree`. `grouped`: samples of a step are alike. Raises ValueError for what cannot be dealt
+        by."""
         self._costs = _checked(cost, samples)
         try:
             self._budget = operator.index(budget)
@@ -66,10 +69,10 @@ class Costs:
         if isinstance(budget, bool) or self._budget < highest:
             raise ValueError(f"budget={budget!r}: a whole number, the cost of this worker's samples in a step, and not less than that "
                              f"of the costliest sample, {highest:g}")
-        self._shuffle = shuffle
-        self._digest = hashlib.sha256(self._costs.numpy().tobytes()).hexdigest()
+        self._shuffle, self._grouped = shuffle, grouped and shuffle
+        self._digest = hashlib.sha256(self._costs.numpy().tobytes() + bytes([self._grouped])).hexdigest()
         self._epoch: Optional[int] = None  # that the line is of
-        self._line = self._middles = self._sums = torch.empty(0)
+        self._line = self._line_costs = self._middles = torch.empty(0)
         self._dealt: Dict[int, Share] = {}  # by step, until they are delivered
         self._fit = Fit()
         self._settle(seed, [self._budget] * members)
@@ -79,7 +82,7 @@ class Costs:
         has. Raises DynamixError on all of them."""
         said = [each for each in peers.gather_objects((self._budget, self._seed, self._digest)) if each is not None]
         if len({each[2] for each in said}) > 1:
-            raise DynamixError("the members' costs differ: give all members the same ones")
+            raise DynamixError("the members' costs, or whether these are grouped, differ: give all members the same")
         if peers.elastic and len({each[0] for each in said}) > 1:
             raise DynamixError("the members' budgets differ, and those of an elastic run begin with equal ones")
         self._settle(int(said[0][1]), [int(each[0]) for each in said])
@@ -102,14 +105,19 @@ class Costs:
     def samples_of(self, dealt: Deal, shares: Sequence[int], position: int) -> List[int]:
         """The samples of the newest deal. Where it holds none, one that counts for nothing, twice: batch norm needs two values."""
         self._draw(dealt.epoch)
-        before = sum(shares[:position])
-        own_first, own_last = self._index(dealt.first), self._index(dealt.first + shares[position])
-        first, last = self._index(dealt.first - before), self._index(dealt.first - before + sum(shares))
-        own, total = self._sums[:, own_last] - self._sums[:, own_first], self._sums[0, last] - self._sums[0, first]
-        self._dealt[dealt.step] = Share(own_last - own_first, float(own[0]), float(own[1]), float(total))
-        if own_first == own_last:
-            return [int(self._line[min(own_first, len(self._line) - 1)])] * 2
-        return self._line[own_first:own_last].tolist()
+        begin = dealt.first - sum(shares[:position])
+        first, last = self._index(begin), self._index(begin + sum(shares))
+        costs = self._line_costs[first:last].tolist()
+        if self._grouped:
+            cuts = [self._index(place) - first for place in (dealt.first, dealt.first + shares[position])]
+            own = list(range(*cuts))
+        else:
+            own = split(costs, shares)[position]
+        self._dealt[dealt.step] = Share(len(own), math.fsum(costs[place] for place in own),
+                                        math.fsum(costs[place]**2 for place in own), math.fsum(costs))
+        if not own:
+            return [int(self._line[min(first, len(self._line) - 1)])] * 2
+        return self._line[first:last][own].tolist()
 
     def deliver(self, delivered: Deal) -> Share:
         """Of the batch that is with the training loop now."""
@@ -137,15 +145,14 @@ class Costs:
         order = torch.arange(count)
         if self._shuffle:
             order = torch.randperm(count, generator=torch.Generator().manual_seed(self._seed + epoch))
+        if self._grouped:
             window = ((self._costs[order].cumsum(0) - self._costs[order]) / self._window).floor()
             # By cost within each window; the other way round in every second one, so that no step holds both ends.
             keys = torch.where(window % 2 == epoch % 2, self._costs[order], -self._costs[order])
             by_cost = torch.argsort(keys, stable=True)
             order = order[by_cost[torch.argsort(window[by_cost], stable=True)]]
-        costs = self._costs[order] / self.unit
-        sums = torch.stack([costs, costs.square()]).cumsum(1)
-        self._line, self._middles, self._epoch = order, sums[0] - costs / 2, epoch
-        self._sums = torch.cat([torch.zeros(2, 1, dtype=torch.float64), sums], 1)
+        self._line, self._line_costs, self._epoch = order, self._costs[order] / self.unit, epoch
+        self._middles = self._line_costs.cumsum(0) - self._line_costs / 2
 
     def _index(self, place: int) -> int:
         """Of the first sample whose middle is not before this place on the line."""
@@ -163,13 +170,30 @@ class Costs:
             self._fit = Fit(0)
 
 
-def costs_of(dataset: Any, budget: Any, cost: Any, seed: int, shuffle: bool, has_others: bool, peers: Peers) -> Costs:
+def split(costs: Sequence[float], shares: Sequence[int]) -> List[List[int]]:
+    """Deals the samples of a step to members in proportion to their shares: the costliest first, each to the member that would have
+    the least for its share. Pure. Returns each member's places among `costs`, in their order."""
+    parts: List[List[int]] = [[] for _ in shares]
+    loads = [0.0] * len(shares)
+    usual = math.fsum(costs) / max(len(costs), 1)
+    heap = [(usual / share, member) for member, share in enumerate(shares) if share > 0]
+    heapq.heapify(heap)
+    for place in sorted(range(len(costs)), key=lambda place: -costs[place]):
+        member = heap[0][1]
+        parts[member].append(place)
+        loads[member] += costs[place]
+        heapq.heapreplace(heap, ((loads[member] + usual) / shares[member], member))
+    return [sorted(part) for part in parts]
+
+
+def costs_of(dataset: Any, budget: Any, cost: Any, seed: int, shuffle: bool, grouped: bool, has_others: bool,
+             peers: Peers) -> Costs:
     """Of a run's loader. `has_others`: samples are counted or drawn, too. Raises ValueError or NotImplementedError."""
     if budget is None or cost is None or has_others:
         raise ValueError("budget=... and cost=... go together, and without batch_size and weights")
     if isinstance(dataset, Stream):
         raise NotImplementedError("cost=... and a Stream, whose items cannot be dealt one by one")
-    costs = Costs(cost, len(dataset), budget, seed, shuffle, peers.size)
+    costs = Costs(cost, len(dataset), budget, seed, shuffle, grouped, peers.size)
     if not peers.elastic:
         costs.agree(peers)
     return costs

@@ -116,7 +116,7 @@ class Run(Membership):
     # Data
 
     def loader(self, dataset: Dataset[_Sample], batch_size: int = 1, shuffle: bool = True, *, seed: int = 0,
-               weights: Any = None, budget: Optional[int] = None, cost: Any = None, drop_last: bool = False, lowest_batch: Optional[int] = None, highest_batch: Optional[int] = None,
+               weights: Any = None, budget: Optional[int] = None, cost: Any = None, grouped: bool = True, drop_last: bool = False, lowest_batch: Optional[int] = None, highest_batch: Optional[int] = None,
                fetch_ahead: Optional[int] = None, **options: Any) -> Loader[_Sample]:
         """The training loader of this run; one a run, made by all members at the same place.
 
@@ -132,9 +132,9 @@ class Run(Membership):
             weights: one a sample: each epoch draws as many samples as there are, by weight and with replacement, as
                 WeightedRandomSampler(weights, len(weights)) does. The same on all members; the draws follow from `seed`.
             budget, cost: in place of `batch_size`: the cost of this worker's samples a step at the start, and the cost of each sample
-                (its tokens, say), above 0 and the same on all members. Samples of a step are alike in cost, in an order that is new
-                each epoch; the mean is over their cost, unless the script calls `weight`. Batch sizes, their bounds and `status`
-                are then costs, too.
+                (its tokens, say), above 0 and the same on all members. The mean is over their cost, unless the script calls `weight`.
+                Batch sizes, their bounds and `status` are then costs, too.
+            grouped: samples of a step are alike in cost, for batches that are padded. False: mixed, and shared out more evenly.
             drop_last: drops an epoch's last step where the samples do not fill all batches. There must be one that they fill;
                 where batches grow beyond the data set later, an epoch has one step all the same.
             lowest_batch, highest_batch: within which decisions may move this worker's batch size. By default the
@@ -157,7 +157,7 @@ class Run(Membership):
             raise NotImplementedError("an elastic run has a loop that fetches no batch ahead of training")
         source: Any = dataset
         if budget is not None or cost is not None:
-            self._costs = costs = costs_of(source, budget, cost, seed, shuffle, batch_size != 1 or weights is not None, self._peers)
+            self._costs = costs = costs_of(source, budget, cost, seed, shuffle, grouped, batch_size != 1 or weights is not None, self._peers)
             batch_size, shuffle = costs.batch, False  # of the units; the line is shuffled
             lowest_batch, highest_batch = costs.units_of(lowest_batch), costs.units_of(highest_batch)
         if weights is not None:
@@ -308,11 +308,9 @@ class Run(Membership):
     def find_batch(self, loss_of: Loss, *batch: Any, highest: int = 0) -> int:
         """The largest batch that this worker's memory holds, by at most five trials: gradients of `batch` repeated to other numbers
         of rows, with the optimiser's state there. Nothing is exchanged or kept. Decisions stay below; `backward` makes parts of more.
-
         Args:
             loss_of, batch: as `backward` takes them. Of a run that deals by cost, the batch at hand.
             highest: rows that nobody wants more than; 0: eight times those of `batch`.
-
         Returns the rows, a tenth left as a margin. Raises MemoryError where it does not hold one.
         """
         step = self._ready()

@@ -98,7 +98,7 @@ class Budgets(unittest.TestCase):
             self.assertEqual(counts, collections.Counter(range(COUNT)))
 
     def test_are_kept_and_each_sample_is_dealt_once(self):
-        for budgets, options in (((2000, 2000), {}), ((3000, 900, 500), {}), ((600, 1200), {"num_workers": 2})):
+        for budgets, options in (((2000, 2000), {}), ((2000, 900), {"grouped": False}), ((3000, 900, 500), {}), ((600, 1200), {"num_workers": 2})):
             with self.subTest(budgets=budgets):
                 results = ranks.run(train, len(budgets), budgets, 3, None, None, options)
                 self.check(results, 3)
@@ -122,8 +122,18 @@ class Budgets(unittest.TestCase):
         plain = sum(len(part) * int(lengths()[part].max()) for part in shuffled) / int(lengths().sum())
         self.assertGreater(plain, 2.5)  # what unsorted batches would be filled to
 
+    def test_that_mix_samples_are_filled_more_evenly(self):
+        costs = lengths().tolist()[:200]
+        for shares in ([64, 64], [64, 16, 100], [1, 0, 3]):
+            parts = cost.split(costs, shares)
+            self.assertEqual(sorted(place for part in parts for place in part), list(range(200)))
+            for part, share in zip(parts, shares):
+                wanted = sum(costs) * share / sum(shares)
+                self.assertLess(abs(sum(costs[place] for place in part) - wanted), 0.02 * sum(costs))
+        self.assertEqual(cost.split([], [3, 4]), [[], []])
+
     def test_go_on_from_a_state_in_mid_epoch(self):
-        for options in ({}, {"num_workers": 1}):
+        for options in ({"grouped": False}, {"num_workers": 1}):
             whole = ranks.run(train, 2, (900, 600), 2, None, None, options)
             first = ranks.run(train, 2, (900, 600), 2, 40, None, options)
             states = [result[3] for result in first]
@@ -144,10 +154,10 @@ class Budgets(unittest.TestCase):
             results = ranks.run(follow_paces, 2, started.sockets, None)
         taken = collections.Counter(number for result in results for number in result[0])
         self.assertEqual(taken, collections.Counter(4 * list(range(COUNT))))
-        for _, (fast, slow), decisions in results:
+        for _, budgets, decisions in results:
             self.assertGreater(decisions, 0)
-            self.assertGreater(fast, 1.5 * slow)
-            self.assertLess(abs(fast + slow - 1600), 25)
+            self.assertLess(abs(sum(budgets) - 1600), 25)
+            self.assertGreaterEqual(budgets[0], budgets[1])
 
 
 def resume(rank, world, budgets, states, options):
@@ -209,7 +219,7 @@ class Refusals(unittest.TestCase):
     def test_say_what_cannot_be_dealt_by(self):
         for texts in ranks.run(refuse, 2):
             expected = ("not less than that of the costliest sample, 400", "go together", "one number for each of the 900 samples",
-                        "above 0", "without batch_size", "members' costs differ")
+                        "above 0", "without batch_size", "costs, or whether these are grouped, differ")
             self.assertEqual(len(texts), len(expected), texts)
             for text, part in zip(texts, expected):
                 self.assertIn(part, text)
