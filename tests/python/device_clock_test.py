@@ -1,9 +1,13 @@
 """Times of steps on a device that is behind the host: known later, and nobody waits for them."""
 import math
+import os
+import pathlib
+import subprocess
+import sys
 import types
 import unittest
 
-import ranks  # noqa: F401  (finds the package)
+import ranks
 import torch
 
 from dynamix import structures as raw
@@ -134,6 +138,17 @@ class Steps(unittest.TestCase):
             device.done = device.handed_over
         self.assertTrue(all(math.isnan(seconds) for seconds in client.told[0]), "the device had not come to its end")
         self.assertEqual(client.told[1:], [(2.0, 1.125, 0.625, 0.25)] * 2)
+
+
+class Check(unittest.TestCase):
+    def test_of_a_device_runs_on_the_cpu_and_says_that_no_gpu_has(self):
+        program = pathlib.Path(__file__).resolve().parents[2] / "benchmarks/gpu_check"
+        done = subprocess.run([sys.executable, program, "--device", "cpu", "--only", "agreement,memory"], stdout=subprocess.PIPE, text=True,
+                              env={**os.environ, "PYTHONPATH": ranks.PACKAGE}, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, "agreement .*equal_bits True")
+        self.assertRegex(done.stdout, "memory .*out_of_memory_after 0")
+        self.assertIn("nothing of it has been shown on a GPU", done.stdout)
 
 
 if __name__ == "__main__":
