@@ -4,6 +4,7 @@
 #include "node/launch/client_cluster.hpp"
 #include "node/launch/command_process.hpp"
 #include "node/launch/local_run.hpp"
+#include "node/launch/observed_run.hpp"
 #include "telemetry/cgroup.hpp"
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <fmt/core.h>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -44,6 +46,8 @@ struct exec_arguments {
   std::string name;                  ///< of the host whose agent runs already
   std::optional<std::uint32_t> slot; ///< of its workers
   std::vector<std::string> command;
+  bool observe = false;
+  bool shadow = false;
   bool trace = false;
   bool log_json = false;
 };
@@ -92,7 +96,9 @@ int status_of(const child_exit& exit) {
 
 /// The file of the run, checked against this machine; nothing after the errors have been written.
 std::optional<cluster::cluster_file> load(const exec_arguments& arguments, std::ostream& err) {
-  const auto changes = changes_of(arguments.set);
+  auto changes = changes_of(arguments.set);
+  if (arguments.observe || arguments.shadow)
+    changes.push_back({arguments.observe ? "--observe" : "--shadow", "arbitrator.shadow", "true"});
   auto file = arguments.workers > 0 ? load_client_cluster(arguments.workers, err, changes)
                                     : load_cluster_file(arguments.cluster, err, changes);
   if (!file)
@@ -179,7 +185,62 @@ int exec_beside_agent(const exec_arguments& arguments, command_context& context)
   return 127;
 }
 
+/// The logs are the agents', who know nothing of what went wrong in the command.
+std::string why_untrained(int status, std::size_t workers, const run_directory& run) {
+  if (status != 0)
+    return fmt::format(
+        "no training process has trained a window, and the command ended with {}: its own message stands "
+        "above. If it is \"No module named 'dynamix'\", the Python that runs the script is not the one that "
+        "dynamix is installed in: start it by that one, PYTHON -m torch.distributed.run in place of torchrun\n",
+        status);
+  return fmt::format(
+      "no training process has trained a window: the command ended well, and fewer processes than the {} of the "
+      "agents called dynamix.join and run.loader, or they made fewer steps than a window has. `dynamix exec "
+      "--observe` watches a script that does not join. The agents' logs: {}/logs\n",
+      workers, run.path());
+}
+
+/// Of a run that is over: what there is to be told of it beside its report, which then holds it, too.
+void tell(const exec_arguments& arguments, const cluster::cluster_file& file, const run_directory& run, local_run& made,
+          std::ostream& err) {
+  const told_run told{.run = run, .file = file, .command = arguments.command, .summary = made.summary};
+  std::string table;
+  auto sentences = arguments.observe ? tell_observation(told, table) : std::vector<std::string>{};
+  if (table.empty()) {
+    const bool shadow = arguments.observe || arguments.shadow;
+    std::ranges::move(shadow ? tell_shadow(told) : tell_comparison(told), std::back_inserter(sentences));
+  }
+  err << table;
+  for (const auto& sentence : sentences)
+    err << (sentence.starts_with("  ") ? "" : "dynamix-node: ") << sentence << "\n";
+  if (sentences.empty() || made.summary.steps == 0)
+    return;
+  auto launched = made.launched;
+  std::ranges::move(sentences, std::back_inserter(launched.warnings));
+  made = sum_up(run, std::move(launched));
+}
+
+/// `problems`: of agents. Returns the exit status: the command's, or 1 where it ended well and something else did not.
+int report_command_end(const local_run& made, const cluster::cluster_file& file, const run_directory& run,
+                       std::vector<std::string> problems, int status, std::ostream& err) {
+  if (made.summary.steps > 0)
+    err << "dynamix-node: report: " << run.page() << "\n";
+  else if (problems.empty())
+    err << "dynamix-node: " << why_untrained(status, file.workers().size(), run);
+  if (!made.problem.empty())
+    problems.push_back(made.problem + "\n");
+  for (const auto& problem : problems)
+    err << "dynamix-node: error: " << problem;
+  return status == 0 && !problems.empty() ? exit_failed : status;
+}
+
 int exec(const exec_arguments& arguments, command_context& context) {
+  if (arguments.observe && (!arguments.name.empty() || !can_observe()))
+    return refuse(context.err,
+                  arguments.name.empty()
+                      ? "--observe needs the Python package, which measures: `dynamix exec --observe ...` in "
+                        "place of `dynamix-node exec --observe ...`"
+                      : "--observe is for a command on one machine, whose agents exec starts; leave out --name");
   if (!arguments.name.empty())
     return exec_beside_agent(arguments, context);
   if (arguments.slot)
@@ -207,8 +268,10 @@ int exec(const exec_arguments& arguments, command_context& context) {
   std::string not_started;
   std::stop_source over;
   const auto start = [&] {
-    not_started = command.start(arguments.command, environment_of(agent_directory(run), file->workers()),
-                                group ? group->path() : "");
+    auto variables = environment_of(agent_directory(run), file->workers());
+    if (arguments.observe)
+      variables.emplace_back("DYNAMIX_OBSERVE", std::filesystem::absolute(run.observed()).lexically_normal().string());
+    not_started = command.start(arguments.command, variables, group ? group->path() : "");
     if (!not_started.empty())
       over.request_stop();
   };
@@ -216,7 +279,7 @@ int exec(const exec_arguments& arguments, command_context& context) {
   options.observer = &watch;
   live_output live(context.err, {.interval = progress_interval});
   tell_page(options, live, "dynamix-node: ");
-  const auto made = run_locally(options, live, over.get_token());
+  auto made = run_locally(options, live, over.get_token());
 
   if (!not_started.empty()) {
     context.err << "dynamix-node: error: " << not_started << "\n";
@@ -228,17 +291,8 @@ int exec(const exec_arguments& arguments, command_context& context) {
     context.err << made.launched.last_words << "dynamix-node: error: the command was not started\n";
     return exit_failed;
   }
-  auto problems = watch.unrecorded(*file);
-  if (made.summary.steps > 0)
-    context.err << "dynamix-node: report: " << run.page() << "\n";
-  else if (problems.empty())
-    context.err << "dynamix-node: no training process has trained a window; see " << run.path() << "/logs\n";
-  if (!made.problem.empty())
-    problems.push_back(made.problem + "\n");
-  for (const auto& problem : problems)
-    context.err << "dynamix-node: error: " << problem;
-  const int status = status_of(command.wait());
-  return status == 0 && !problems.empty() ? exit_failed : status;
+  tell(arguments, *file, run, made, context.err);
+  return report_command_end(made, *file, run, watch.unrecorded(*file), status_of(command.wait()), context.err);
 }
 
 } // namespace
@@ -265,6 +319,11 @@ void add_exec(CLI::App& app, command_context& context) {
       "--slot", arguments->slot,
       "With --name, the command is one process: that of this worker of the host, counted from 0, with its "
       "GPU and its cores alone");
+  command->add_flag(
+      "--observe", arguments->observe,
+      "Only measure a plain DistributedDataParallel script, unchanged, and say at its end what joining would "
+      "gain (as `dynamix exec --observe`)");
+  command->add_flag("--shadow", arguments->shadow, "Decide and log without changing batch sizes");
   command->add_flag("--trace", arguments->trace, "Trace windows and decisions, for Perfetto");
   command->add_flag("--log-json", arguments->log_json, "Agents log one JSON object per line");
   command->add_option("command", arguments->command, "Behind --: the command and its arguments")->required();

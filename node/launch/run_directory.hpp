@@ -13,6 +13,7 @@
 ///   traces/HOST.jsonl     with --trace: what a host did when; joined in trace.json
 ///   agents/SLOT.sock      where training processes join, if they are clients
 ///   policies/             parameters that have decided, by digest
+///   observed/             what `exec --observe` has seen of each training process, and its estimate
 
 #include "cluster/cluster_file.hpp"
 
@@ -37,6 +38,7 @@ public:
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   std::string policies() const { return path_ + "/policies"; }
   std::string policy() const { return checkpoints() + "/policy.dynamix"; }
+  std::string observed() const { return path_ + "/observed"; }
   std::string agents() const { return path_ + "/agents"; }
   std::string agent(std::size_t slot) const { return fmt::format("{}/{}.sock", agents(), slot); }
   std::string log(const std::string& host) const { return path_ + "/logs/" + host + ".log"; }

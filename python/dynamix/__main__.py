@@ -14,7 +14,8 @@ _USAGE = """usage: dynamix COMMAND [RUN] [OPTION...]
   top RUN                     watch a run in the terminal
   report RUN                  tables of a run, and one page with all charts
   explain RUN                 why batch sizes were chosen, in the newest window or in --window N
-  exec [OPTION...] -- COMMAND  start the agents of this machine, and COMMAND beside them
+  exec [OPTION...] -- COMMAND  start the agents of this machine, and COMMAND beside them; with --observe
+                              only measure a plain script and say what joining would gain
   tensorboard RUN [DIRECTORY]  write event files for TensorBoard (into RUN/tensorboard)
 
 RUN is a run directory. All but tensorboard are dynamix-node's: `dynamix report --help`."""
@@ -41,10 +42,18 @@ def main(arguments: Optional[List[str]] = None) -> int:
             rest = ["--run", *rest]
             if command == "explain" and not any(word.split("=")[0] in ("--window", "--replay") for word in rest):
                 rest += ["--window", str(newest_window(rest[1]))]
+        if command == "exec" and "--observe" in rest[:rest.index("--") if "--" in rest else len(rest)]:
+            _let_python_observe()
         return node([command, *rest])
     except (OSError, ImportError) as problem:
         print(f"dynamix: {problem}", file=sys.stderr)
         return 1
+
+
+def _let_python_observe() -> None:
+    """The processes that this one becomes run `observer/sitecustomize.py` first."""
+    hook = os.path.join(os.path.dirname(os.path.abspath(__file__)), "observer")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (hook, os.environ.get("PYTHONPATH"))))
 
 
 def _end_on_closed_pipe() -> None:

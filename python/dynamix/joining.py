@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any, List, Optional, Sequence, Union
 
 import torch
@@ -105,6 +106,9 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
     Raises NotImplementedError for what cannot be weighted (FSDP, sparse gradients), RuntimeError for a torch older than 2.6 and
     for a process group of one where $WORLD_SIZE promises more, DynamixError where the agent cannot be reached or refuses.
     """
+    observation: Any = sys.modules.get("dynamix.observation")
+    if observation is not None:  # the agent is this run's
+        observation.stand_aside()
     problem = torch_problem(torch.__version__)
     if not problem and elastic is None and process_group is None:
         problem = _world_problem()

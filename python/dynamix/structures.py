@@ -11,6 +11,7 @@ MEASURE, GATHER = 1, 2
 INTRODUCTION_COLUMNS = 24
 RULE_COLUMN = 10  # of an introduction, once the agent has said what None means
 ROW_COLUMNS = 19
+SAMPLES_MAX = 2**31 - 1  # of an epoch
 
 #: How the learning rate follows the global batch; `None` leaves it to the agent.
 RULES = {None: 0, "constant": 1, "linear": 2, "square-root": 3, "adascale": 4}

@@ -1,0 +1,230 @@
+#include "node/reports/observation.hpp"
+
+#include "node/reports/text.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/core.h>
+#include <numeric>
+#include <utility>
+
+namespace dynamix::node {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr double seconds_max = 86'400;
+constexpr std::uint32_t batch_max = 1U << 20;
+constexpr std::size_t points_max = 64;
+constexpr std::size_t lines_max = 8;
+constexpr std::size_t words_max = 256;
+constexpr double line_width = 1.25;   ///< as policy/pace_tracker's
+constexpr double noticed_gain = 1.02; ///< below it nothing is to be gained
+constexpr double noticed_share = 0.1; ///< of a step
+constexpr double slow_factor = 1.1;   ///< times the median's seconds a sample
+constexpr double off_estimate = 0.1;  ///< beyond it the comparison says why
+
+double bounded_seconds(const json& object, const char* name) {
+  const double value = object.at(name).get<double>();
+  return std::isfinite(value) ? std::clamp(value, 0.0, seconds_max) : 0;
+}
+
+/// t(b) near an even share, as a line.
+policy::pace_estimate line_of(const observed_worker& worker, double share) {
+  auto points = worker.points;
+  if (points.size() == 1)
+    points.push_back({2 * points.front().batch, 2 * points.front().seconds});
+  const std::vector<double> weights(points.size(), 1);
+  const policy::step_time_curve curve(policy::make_monotone(std::move(points), weights));
+  const double slope = (curve.seconds(share * line_width) - curve.seconds(share / line_width)) /
+                       (share * line_width - share / line_width);
+  return policy::checked({.fixed_seconds = curve.seconds(share) - slope * share, .sample_seconds = slope, .error = 0});
+}
+
+double middle_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+std::string in_milliseconds(double seconds) {
+  return fixed(seconds * 1e3, seconds < 0.01 ? 2 : 1);
+}
+
+double pace_of(const observed_worker& worker) {
+  return worker.batch > 0 ? worker.compute_seconds / worker.batch : 0;
+}
+
+/// Why one computes longer than the others, as far as its agent has seen.
+std::string cause_of(const observed_worker& worker) {
+  const auto waited = worker.time.cpu_wait_seconds;
+  if (waited > noticed_share * worker.step_seconds)
+    return fmt::format("for {} ms of it no CPU was free for it (a busy neighbour, or a quota)",
+                       in_milliseconds(waited));
+  if (ledger::is_known(worker.time))
+    return "its processor is that much slower, or the script does more there (it had a CPU all the time)";
+  return "its agent has measured nothing that says why";
+}
+
+void tell_slow(const observation& seen, std::vector<std::string>& told) {
+  std::vector<double> paces;
+  for (const auto& worker : seen.workers)
+    paces.push_back(pace_of(worker));
+  const double usual = middle_of(paces);
+  for (const auto& worker : seen.workers)
+    if (usual > 0 && pace_of(worker) > slow_factor * usual)
+      told.push_back(fmt::format(
+          "{} is slow: it computes {} ms a step, {} times as long a sample as the median worker; {}", worker.name,
+          in_milliseconds(worker.compute_seconds), fixed(pace_of(worker) / usual, 1), cause_of(worker)));
+  for (const auto& worker : seen.workers)
+    if (worker.data_seconds > noticed_share * worker.step_seconds)
+      told.push_back(
+          fmt::format("{} waits {} ms of each step for its data loader: more num_workers, or less work a sample",
+                      worker.name, in_milliseconds(worker.data_seconds)));
+  const auto least = std::ranges::min_element(seen.workers, {}, &observed_worker::exchange_seconds);
+  if (least->exchange_seconds > noticed_share * least->step_seconds)
+    told.push_back(fmt::format("the exchange of gradients itself takes {} ms of each step: nobody waits less than {}",
+                               in_milliseconds(least->exchange_seconds), least->name));
+}
+
+void tell_gain(const observation& seen, std::vector<std::string>& told) {
+  if (seen.gain < noticed_gain) {
+    told.emplace_back("equal batches cost nothing here: no other shares of the same global batch would be faster");
+    return;
+  }
+  const auto& lines = seen.workers.front().lines;
+  told.push_back(fmt::format("equal batches cost {} % of the samples per second; {} would give {} times as many "
+                             "(estimated, {} samples a step shared as {}){}",
+                             fixed(100 * (1 - 1 / seen.gain), 0), lines.size() == 1 ? "one line" : "two lines",
+                             fixed(seen.gain, 2), std::accumulate(seen.batches.begin(), seen.batches.end(), 0U),
+                             listed(seen.batches, [](auto batch) { return std::to_string(batch); }),
+                             lines.empty() ? "" : "; here they are:"));
+  for (const auto& line : lines)
+    told.push_back("    " + printable(line));
+}
+
+} // namespace
+
+std::optional<observed_worker> parse_observed_worker(const std::string& text, const std::string& name) {
+  try {
+    const auto object = json::parse(text);
+    observed_worker worker{.name = name};
+    worker.steps = object.at("steps").get<std::uint64_t>();
+    worker.measured = object.at("measured").get<std::uint64_t>();
+    worker.batch = std::min(object.at("batch").get<std::uint32_t>(), batch_max);
+    worker.step_seconds = bounded_seconds(object, "step_seconds");
+    worker.compute_seconds = bounded_seconds(object, "compute_seconds");
+    worker.exchange_seconds = bounded_seconds(object, "exchange_seconds");
+    worker.data_seconds = bounded_seconds(object, "data_seconds");
+    worker.observing_seconds = bounded_seconds(object, "observing_seconds");
+    worker.other_models = object.at("other_models").get<std::uint64_t>();
+    worker.problem = printable(object.at("problem").get<std::string>());
+    for (const auto& point : object.at("points")) {
+      const policy::step_time next{point.at(0).get<double>(), point.at(1).get<double>()};
+      const bool rises = worker.points.empty() ? next.batch >= 1 : next.batch > worker.points.back().batch;
+      if (rises && next.batch <= batch_max && next.seconds > 0 && next.seconds <= seconds_max &&
+          worker.points.size() < points_max)
+        worker.points.push_back(next);
+    }
+    for (const auto& line : object.at("lines"))
+      if (worker.lines.size() < lines_max)
+        worker.lines.push_back(printable(line.get<std::string>()));
+    return worker;
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+}
+
+observation observe(std::vector<observed_worker> workers) {
+  observation seen{.workers = std::move(workers)};
+  double step_seconds = 0;
+  double computing_seconds = 0; // of the slowest
+  std::uint64_t total = 0;
+  for (const auto& worker : seen.workers) {
+    total += worker.batch;
+    step_seconds += worker.step_seconds / static_cast<double>(seen.workers.size());
+    computing_seconds = std::max(computing_seconds, worker.compute_seconds);
+  }
+  for (const auto& worker : seen.workers)
+    if (worker.points.empty() || step_seconds <= 0)
+      return seen;
+  const double share = static_cast<double>(total) / static_cast<double>(seen.workers.size());
+  std::vector<policy::balanced_worker> balanced;
+  for (const auto& worker : seen.workers)
+    balanced.push_back({.pace = line_of(worker, share), .batch = worker.batch, .lowest = 1, .highest = batch_max});
+  const auto shared = policy::balance(total, balanced);
+  const double rest = std::max(0.0, step_seconds - computing_seconds);
+  seen.samples_per_second = static_cast<double>(total) / step_seconds;
+  seen.batches = shared.batches;
+  if (shared.reason == policy::balance_reason::moved || shared.reason == policy::balance_reason::evened)
+    seen.gain = std::max(1.0, step_seconds / (shared.slowest_seconds + rest));
+  return seen;
+}
+
+std::vector<std::string> to_sentences(const observation& seen) {
+  std::vector<std::string> told;
+  for (const auto& worker : seen.workers) {
+    if (!worker.problem.empty())
+      told.push_back(fmt::format("{}: its agent was not told of its steps: {}", worker.name, worker.problem));
+    if (worker.other_models > 0 && &worker == &seen.workers.front())
+      told.push_back(fmt::format("of {} DistributedDataParallel models of a process the first is observed",
+                                 worker.other_models + 1));
+  }
+  if (seen.samples_per_second <= 0) {
+    told.emplace_back("too few steps were observed to say who is slow (some twenty are enough)");
+    return told;
+  }
+  tell_slow(seen, told);
+  tell_gain(seen, told);
+  return told;
+}
+
+std::string observed_table(const observation& seen) {
+  std::string text = fmt::format("{:<16} {:>6} {:>9} {:>12} {:>11} {:>9} {:>11}\n", "worker", "batch", "step ms",
+                                 "compute ms", "waiting ms", "data ms", "observing");
+  for (const auto& worker : seen.workers) {
+    const double training = worker.step_seconds * static_cast<double>(worker.steps);
+    text += fmt::format("{:<16} {:>6} {:>9} {:>12} {:>11} {:>9} {:>11}\n", worker.name, worker.batch,
+                        in_milliseconds(worker.step_seconds), in_milliseconds(worker.compute_seconds),
+                        in_milliseconds(worker.exchange_seconds), in_milliseconds(worker.data_seconds),
+                        training > 0 ? percent(worker.observing_seconds / training) : "-");
+  }
+  return text;
+}
+
+std::string to_json(const kept_estimate& kept) {
+  const json object = {{"command", kept.command},
+                       {"workers", kept.workers},
+                       {"samples_per_second", kept.samples_per_second},
+                       {"gain", kept.gain}};
+  return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::optional<kept_estimate> parse_kept_estimate(const std::string& text) {
+  try {
+    const auto object = json::parse(text);
+    kept_estimate kept{.command = object.at("command").get<std::vector<std::string>>(),
+                       .workers = object.at("workers").get<std::uint64_t>(),
+                       .samples_per_second = object.at("samples_per_second").get<double>(),
+                       .gain = object.at("gain").get<double>()};
+    const bool possible = kept.samples_per_second > 0 && kept.gain >= 1 && kept.command.size() <= words_max;
+    return possible ? std::optional(kept) : std::nullopt;
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string compare(const kept_estimate& kept, double samples_per_second) {
+  const double gained = samples_per_second / kept.samples_per_second;
+  const double off = gained / kept.gain - 1;
+  return fmt::format(
+      "observed before it joined, at equal batches: {} samples/s, and {} times as many were estimated; now {} "
+      "samples/s, {} times as many ({} % {} the estimate{})",
+      fixed(kept.samples_per_second, 0), fixed(kept.gain, 2), fixed(samples_per_second, 0), fixed(gained, 2),
+      fixed(std::abs(100 * off), 0), off < 0 ? "below" : "above",
+      std::abs(off) > off_estimate ? ", which was made at the same global batch and speeds of hosts" : "");
+}
+
+} // namespace dynamix::node

@@ -1,0 +1,67 @@
+#pragma once
+
+/// What `exec --observe` has seen of a script that has not joined: who is slow and why, what equal batches cost, and
+/// what joining would gain. Pure.
+
+#include "ledger/worker_course.hpp"
+#include "policy/balance.hpp"
+#include "policy/step_time_table.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dynamix::node {
+
+/// One training process, as python/dynamix/observation.py tells it at its end. Seconds: means of a step.
+struct observed_worker {
+  std::string name;
+  std::uint64_t steps = 0;
+  std::uint64_t measured = 0; ///< of them, in which nothing but training happened
+  std::uint32_t batch = 0;    ///< samples of most steps
+  double step_seconds = 0;
+  double compute_seconds = 0;
+  double exchange_seconds = 0;  ///< waiting for the others
+  double data_seconds = 0;      ///< waiting for the data loader
+  double observing_seconds = 0; ///< of all steps
+  std::uint64_t other_models = 0;
+  std::vector<policy::step_time> points; ///< rising in batch
+  std::vector<std::string> lines;        ///< by which the script joins
+  std::string problem;                   ///< why its agent was told no more; empty: it was
+  policy::time_split time;               ///< what its agent says of the same time; zeros: nothing
+};
+
+struct observation {
+  std::vector<observed_worker> workers; ///< by rank
+  double samples_per_second = 0;        ///< as it is
+  double gain = 1;                      ///< times as many, estimated, at the same global batch
+  std::vector<std::uint32_t> batches;   ///< with which
+};
+
+/// Of the text of a process's file, which anybody may have written. Nothing where it is none; `name`: its worker's.
+std::optional<observed_worker> parse_observed_worker(const std::string& text, const std::string& name);
+
+/// Estimates by the shares that workers of a joined script come to (policy/balance), from step times along the
+/// policies' curve (policy/step_time_table); of a worker that has had one batch size, all of a step is taken to grow
+/// with it. What nobody computes in of a step stays as long.
+observation observe(std::vector<observed_worker> workers);
+
+/// Sentences, one an element: for a terminal, and as the page's warnings.
+std::vector<std::string> to_sentences(const observation& seen);
+/// The workers' times as a table.
+std::string observed_table(const observation& seen);
+
+/// What is kept of an observation, to be compared with what the script does once it has joined.
+struct kept_estimate {
+  std::vector<std::string> command;
+  std::uint64_t workers = 0;
+  double samples_per_second = 0;
+  double gain = 1;
+};
+std::string to_json(const kept_estimate& kept);
+std::optional<kept_estimate> parse_kept_estimate(const std::string& text);
+/// "observed before, at equal batches: 640 samples/s; .."
+std::string compare(const kept_estimate& kept, double samples_per_second);
+
+} // namespace dynamix::node
