@@ -88,7 +88,7 @@ void fold_a_day(std::uint32_t workers) {
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const auto text = dashboard::state_json(run, {});
-  std::printf("%5u workers: %llu windows, %.1f MiB, %.0f us a window, %.2f MB of JSON for a page\n", workers,
+  std::printf("%5u workers: %llu windows, %.1f MiB, %.0f us per window, %.2f MB of JSON for a page\n", workers,
               static_cast<unsigned long long>(run.totals().windows), resident_mib() - before,
               1e6 * seconds / static_cast<double>(day_windows), static_cast<double>(text.size()) / 1e6);
 }

@@ -1,6 +1,6 @@
 /// How long a worker waits for the decision on its report: an arbitrator's host as it runs in a cluster, and so many
 /// worker processes, each with an actor system and a connection over loopback of its own. The workers do everything but
-/// train: they report a window, wait for the decision, pause, and report the next.
+/// train: they report per window, wait for the decision, pause, and report the next.
 
 #include "actors/host/host.hpp"
 #include "actors/interfaces.hpp"

@@ -269,9 +269,8 @@ void measure_server(const forms_plan& plan) {
       }
       exchange::compression_counts counts;
       auto peers = exchange::compress(
-          exchange::sum_by_servers(
-              std::move(all), shares, never,
-              exchange::join_ring(place_of(plan, prefix + "/workers", workers), meeting, never)),
+          exchange::sum_by_servers(std::move(all), shares, never,
+                                   exchange::join_ring(place_of(plan, prefix + "/workers", workers), meeting, never)),
           how, counts);
       auto bucket = sums.make_bucket(*peers);
       for (std::uint32_t step = 0; step < plan.steps; ++step)
@@ -422,7 +421,7 @@ int main(int argc, char** argv) {
   app.add_option("--address", plan.address, "that this rank listens on");
   app.add_option("--meeting", plan.meeting, "directory in which the ranks meet");
   app.add_option("--scale", plan.scale, "of the data set, as interactions_scale")->check(CLI::Range(0.001, 1.0));
-  app.add_option("--batch", plan.batch, "samples a rank and step")->check(CLI::Range(1, 65536));
+  app.add_option("--batch", plan.batch, "samples per rank per step")->check(CLI::Range(1, 65536));
   app.add_option("--rounds", plan.rounds)->check(CLI::Range(1, 1000));
   app.add_option("--steps", plan.steps, "of each form in a round")->check(CLI::Range(1, 1000));
   app.add_flag("--train", plan.trains, "whole training steps");

@@ -31,7 +31,7 @@ using clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr std::size_t silent_connections = 1000;
-constexpr std::chrono::microseconds between_rubbish{6000}; // 10,000 a minute
+constexpr std::chrono::microseconds between_rubbish{6000}; // 10,000 per minute
 constexpr std::size_t question_bytes = 256;
 
 /// -1: it does not answer.

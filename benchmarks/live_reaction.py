@@ -8,7 +8,7 @@ slower. Counted are the steps that the others then wait for 20 % of them and mor
 `computing` goes by how much less they compute than the slowest (1 - own / slowest's), `blocked` by how long they really
 wait, the exchange included (from a step later on, since a slowed host sends its gradients before it sleeps).
 
-**Speed.** The same cluster file with its slow-downs, under each policy: samples a second over those of `static` and of
+**Speed.** The same cluster file with its slow-downs, under each policy: samples per second over those of `static` and of
 the best rival, each seed's policies in turn. A seed's runs are compared over the same seconds of training, since who
 trains faster ends sooner and would see other slow-downs: from where all have run 10 steps until the first one ends.
 Beside them the machine's bound, if all cores are busy: the fastest that `static` or the first policy is where nobody
@@ -263,7 +263,7 @@ def begin_of(steps: Steps) -> float:
 
 
 def speed_of(steps: Steps, between: Tuple[float, float]) -> float:
-    """Samples a second, of the steps that lie whole within these seconds of training."""
+    """Samples per second, of the steps that lie whole within these seconds of training."""
     started = begin_of(steps)
     timed = [step for step in steps.values() if min(each.begin for each in step.values()) - started >= between[0]
              and max(each.end for each in step.values()) - started <= between[1]]

@@ -86,7 +86,7 @@ def memory_mb(process: int) -> float:
 
 
 def growth_an_hour(samples: List[Tuple[float, float]]) -> float:
-    """MB an hour, of (seconds, MB): over the later half."""
+    """MB per hour, of (seconds, MB): over the later half."""
     later = samples[len(samples) // 2:]
     if len(later) < 3:
         return float("nan")

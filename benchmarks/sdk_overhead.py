@@ -133,7 +133,7 @@ def main():
     options = parser.parse_args()
     if options.agent and "," in options.cases:
         parser.error("agents serve one training: choose one case by --cases")
-    print("| model, batch | plain DDP, ms a step | plain again | dynamix |" + (" dynamix, agent |" if options.agent else "") +
+    print("| model, batch | plain DDP, ms per step | plain again | dynamix |" + (" dynamix, agent |" if options.agent else "") +
           " rounds |")
     print("|---|---|---|---|---|" + ("---|" if options.agent else ""), flush=True)
     for case in options.cases.split(","):

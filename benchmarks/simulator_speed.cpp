@@ -1,4 +1,4 @@
-/// How many windows a second the simulator runs on one core: whole runs of a scenario, one after the other, each with
+/// How many windows per second the simulator runs on one core: whole runs of a scenario, one after the other, each with
 /// another seed.
 
 #include "cluster/field_changes.hpp"

@@ -46,7 +46,7 @@ def shard_service_ms(figures):
 
 def print_table(results):
     print(f"{'':8} {'workers':>7} {'p50 ms':>8} {'p99 ms':>8} {'own p50':>8} {'own p99':>8} {'joined s':>8} "
-          f"{'root %':>7} {'shard ms a window':>17} {'KiB a worker':>12}")
+          f"{'root %':>7} {'shard ms per window':>17} {'KiB per worker':>12}")
     for (form, workers), runs in results.items():
         middle = lambda value: statistics.median(value(run) for run in runs)
         print(f"{form:8} {workers:7} {middle(lambda r: r['window_end_to_applied']['p50_ms']):8.2f} "

@@ -19,7 +19,7 @@ machine_cores read_machine_cores(const std::string& root = "/sys/devices/system"
 /// The same of the CPUs `allowed`, rising.
 machine_cores describe_cores(const std::string& root, const std::vector<std::uint32_t>& allowed);
 
-/// "0-3,8" as numbers, rising and each once; those behind what is no list are left out.
+/// "0-3,8" as numbers, rising and each once; those behind what is not a list are left out.
 std::vector<std::uint32_t> parse_cpu_list(const std::string& text);
 /// The inverse.
 std::string to_cpu_list(const std::vector<std::uint32_t>& cpus);

@@ -78,7 +78,7 @@ enum { DYNAMIX_BALANCE_AGENT = 0, DYNAMIX_BALANCE_ON = 1, DYNAMIX_BALANCE_OFF = 
 
 typedef struct dynamix_workload {
   uint32_t size;
-  uint32_t batch;          /* of this worker at the start, samples a step, 1 to 2^20 */
+  uint32_t batch;          /* of this worker at the start, samples per step, 1 to 2^20 */
   uint64_t samples;        /* of an epoch, 1 to 2^31 - 1 */
   uint64_t seed;           /* of the permutations; that of member 0 counts */
   uint32_t lowest_batch;   /* of this worker; 0: the agent's, or 1 */

@@ -37,7 +37,7 @@
 
 namespace dynamix::client {
 
-/// What a member begins with, samples a step.
+/// What a member begins with, samples per step.
 struct member_batch {
   std::uint32_t initial = 1;
   std::uint32_t lowest = 1;

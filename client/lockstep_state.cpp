@@ -117,7 +117,7 @@ std::string read_plan(word_reader& reader, state_words& state) {
 
 std::string read_state(std::span<const std::uint64_t> words, state_words& state) {
   if (words.size() < 2 || (words.front() != state_mark && words.front() != shareless_state_mark))
-    return "it is no state of this version of dynamix";
+    return "it is not a state of this version of dynamix";
   if (checksum(words.first(words.size() - 1)) != words.back())
     return "it is damaged: its checksum is another";
   word_reader reader{words.subspan(1, words.size() - 2)};
@@ -196,7 +196,7 @@ std::string lockstep::restore(std::span<const std::uint64_t> words, std::span<co
   if (auto problem = read_state(words, state); !problem.empty())
     return problem;
   if (state.samples_of_epoch != options_.samples)
-    return fmt::format("it was trained on {} samples an epoch, this run has {}", state.samples_of_epoch,
+    return fmt::format("it was trained on {} samples per epoch, this run has {}", state.samples_of_epoch,
                        options_.samples);
   if (state.seed != options_.seed || (state.shuffled != 0) != options_.shuffled)
     return fmt::format("its samples are in the order of seed {}{}, those of this run in that of seed {}{}", state.seed,

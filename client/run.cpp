@@ -194,9 +194,10 @@ std::string run::introduce(const dynamix_workload& workload, std::span<std::int6
   if (workload.balance > DYNAMIX_BALANCE_OFF)
     return fmt::format("an unknown way of balancing ({})", workload.balance);
   if (workload.window_steps > messages::max_window_steps)
-    return fmt::format("{} steps a window, at most {} are allowed", workload.window_steps, messages::max_window_steps);
+    return fmt::format("{} steps per window, at most {} are allowed", workload.window_steps,
+                       messages::max_window_steps);
   if (link_ && workload.window_steps != 0 && workload.window_steps != welcome_.window_steps)
-    return fmt::format("{} steps a window, but the cluster file says {}: leave it to the cluster file",
+    return fmt::format("{} steps per window, but the cluster file says {}: leave it to the cluster file",
                        workload.window_steps, welcome_.window_steps);
   introduced_.emplace();
   auto& own = *introduced_;
@@ -523,7 +524,7 @@ std::string run::restore(std::span<const std::uint64_t> words, std::span<const s
     return "the state cannot be restored: " + problem;
   if (given != steps_->base_batch() && position_ == 0)
     notice(
-        fmt::format("warning: the restored state's batch sizes stand ({} samples a step, {} of them here), as far as "
+        fmt::format("warning: the restored state's batch sizes stand ({} samples per step, {} of them here), as far as "
                     "limits allow, and not those given ({} in all, where the training began with {})",
                     steps_->batches_at(steps_->step()).total(), steps_->batches_at(steps_->step()).batches[0], given,
                     steps_->base_batch()));

@@ -46,7 +46,7 @@ enum class rate_rule : std::uint32_t {
 };
 
 struct join_options {
-  std::uint32_t batch = 0;   ///< of this worker at the start, samples a step
+  std::uint32_t batch = 0;   ///< of this worker at the start, samples per step
   std::uint64_t samples = 0; ///< of an epoch
   std::uint64_t seed = 0;    ///< of the order of samples; that of member 0 counts
   bool shuffle = true;
@@ -57,7 +57,7 @@ struct join_options {
   std::uint32_t noise_interval = 0; ///< steps between measurements of the gradient noise; 0: twice a window
   /// Whether the members share the global batch by their own paces; nothing: as the cluster file says, off without one.
   std::optional<bool> balance;
-  std::uint32_t local_rank = 0;     ///< among the processes of this machine, each of which has its agent
+  std::uint32_t local_rank = 0;                    ///< among the processes of this machine, each of which has its agent
   std::optional<std::string> agent = std::nullopt; ///< its socket; empty: none. Not set: $DYNAMIX_AGENT
   double clip_norm = 0;                            ///< of the mean gradient; 0: not clipped
   std::function<void(const std::string&)> log = [](const std::string& line) {
@@ -365,7 +365,7 @@ private:
 
   static void multiply(torch::Tensor& flat, double factor) {
     if (factor == 0)
-      flat.zero_(); // also where they are no numbers
+      flat.zero_(); // also where they are not numbers
     else
       flat.mul_(factor);
   }

@@ -262,10 +262,10 @@ struct ppo {
   double entropy_coefficient = 0.01; ///< [0, 1]
   double value_coefficient = 0.5;    ///< [0, 10]
   double max_gradient_norm = 0.5;    ///< (0, 1000]
-  std::uint32_t horizon = 16;        ///< windows a worker before an update, [2, 4096]
+  std::uint32_t horizon = 16;        ///< windows per worker before an update, [2, 4096]
   std::uint32_t epochs = 4;          ///< passes over a rollout, [1, 100]
   std::uint32_t minibatches = 4;     ///< [1, 1024]
-  std::uint32_t hidden = 64;         ///< units a layer, [4, 1024]
+  std::uint32_t hidden = 64;         ///< units per layer, [4, 1024]
   /// Updates over which the learning rate falls to 0; 0 keeps it, [0, 1e6].
   std::uint32_t annealing_updates = 0;
 };
@@ -372,7 +372,7 @@ struct cluster_file {
   const cluster::host& arbitrator_host() const;
   /// All of them, in the file's order.
   std::vector<const cluster::host*> arbitrators() const;
-  /// Most samples a step of each worker, by rank: batch.highest, or less where the host's memory says so.
+  /// Most samples per step of each worker, by rank: batch.highest, or less where the host's memory says so.
   std::vector<std::uint32_t> highest_by_rank() const;
   /// Whether workers share the global batch by their paces at every step, between two decisions: arbitrator.balance,
   /// and where it is automatic under the policies that choose a global batch. Never where decisions are only shown.

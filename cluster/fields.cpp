@@ -282,11 +282,11 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"training", "bucket_kib", in<training_section, &training::bucket_kib>,
      "KiB of gradients that are reduced at once.", closed(16, 262144)},
 
-    {"batch", "initial", in<batch_section, &batch::initial>, "Samples a worker and step at the start.",
+    {"batch", "initial", in<batch_section, &batch::initial>, "Samples per worker per step at the start.",
      closed(1, highest_batch)},
-    {"batch", "lowest", in<batch_section, &batch::lowest>, "Fewest samples a worker and step.",
+    {"batch", "lowest", in<batch_section, &batch::lowest>, "Fewest samples per worker per step.",
      closed(1, highest_batch)},
-    {"batch", "highest", in<batch_section, &batch::highest>, "Most samples a worker and step.",
+    {"batch", "highest", in<batch_section, &batch::highest>, "Most samples per worker per step.",
      closed(1, highest_batch)},
 
     {"arbitrator",
@@ -312,7 +312,7 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      {},
      &optional_path_rule},
     {"arbitrator", "window_steps", in<arbitrator_section, &arbitrator::window_steps>,
-     "Steps a window, after which a decision is made (k).", closed(1, 10000)},
+     "Steps per window, after which a decision is made (k).", closed(1, 10000)},
     {"arbitrator", "actions", in<arbitrator_section, &arbitrator::actions>,
      "What a decision of ppo-add and ppo-simple may add to a batch size: 2 to 64 distinct numbers, one of them 0.",
      closed(-highest_batch, highest_batch)},
@@ -391,7 +391,7 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"ppo", "value_coefficient", in<ppo_section, &ppo::value_coefficient>, "Weight of the value loss.", closed(0, 10)},
     {"ppo", "max_gradient_norm", in<ppo_section, &ppo::max_gradient_norm>, "Largest norm of the policy's gradient.",
      open_low(1000)},
-    {"ppo", "horizon", in<ppo_section, &ppo::horizon>, "Windows a worker before an update.", closed(2, 4096)},
+    {"ppo", "horizon", in<ppo_section, &ppo::horizon>, "Windows per worker before an update.", closed(2, 4096)},
     {"ppo", "epochs", in<ppo_section, &ppo::epochs>, "Passes over a rollout.", closed(1, 100)},
     {"ppo", "minibatches", in<ppo_section, &ppo::minibatches>,
      "Parts of a rollout; at most horizon times the number of workers.", closed(1, 1024)},
@@ -402,8 +402,8 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"telemetry",
      "sources",
      in<&cluster_file::telemetry_sources>,
-     "What may measure network (ebpf, tcp_info), machine (ebpf, procfs) and accelerator (nvml); the best that works on "
-     "a host is taken, what has no source is masked.",
+     "What may measure network (ebpf, tcp_info), machine (ebpf, procfs) and accelerator (nvml); each host uses its "
+     "best source, and signals without one are ignored.",
      {},
      source_names},
 

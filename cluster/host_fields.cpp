@@ -78,7 +78,7 @@ const std::vector<settings::field<host_entry>> host_rows = {
      "that "
      "joins keeps to them."},
     {"host", "batch_highest", in<entry_host, &host::batch_highest>,
-     "Most samples a step that its memory allows; 0 is batch.highest.", closed(0, highest_batch)},
+     "Largest batch that fits in its memory; 0 is batch.highest.", closed(0, highest_batch)},
     {"host",
      "preemption",
      in<entry_host, &host::preemption>,

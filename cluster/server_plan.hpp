@@ -13,7 +13,7 @@
 namespace dynamix::cluster {
 
 struct exchange_host {
-  double link_rate = 0;                                      ///< bytes a second each way, > 0
+  double link_rate = 0;                                      ///< bytes per second each way, > 0
   double sum_rate = std::numeric_limits<double>::infinity(); ///< bytes of others' gradients that it adds a second, > 0
   bool works = true;                                         ///< brings gradients
   bool serves = true;                                        ///< may sum a share of them

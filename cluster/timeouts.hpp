@@ -22,7 +22,7 @@ struct timeouts {
 
 /// With d = detect_ms, in milliseconds:
 ///   heartbeat interval   max(1000, d/4)   CAF drops a connecting socket at the next tick, so never below a second
-///   connection time-out  4 x heartbeat    three lost heartbeats are no failure
+///   connection time-out  4 x heartbeat    three lost heartbeats are not a failure
 ///   probe time-out       d within [250, 5000]
 ///   request time-out     max(1000, 2d)
 ///   gather time-out      max(50, d/2)

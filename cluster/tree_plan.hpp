@@ -51,7 +51,7 @@ struct tree_plan {
 };
 
 /// With topology `tree` or `auto`; the central form for any other file, and under `auto` where there are too few hosts.
-/// A shard is put on its first worker's host that is no arbitrator's, a node above shards on the first that is left
+/// A shard is put on its first worker's host that is not an arbitrator's, a node above shards on the first that is left
 /// below it, or where `arbitrator.shards` says, shards first. There is no plan when there are too few hosts.
 tree_plan plan_tree(const cluster_file& file);
 

@@ -141,7 +141,7 @@ void check_tree(checker& check) {
                 "arbitrator.shards names a host twice; they must be distinct");
   for (const auto& name : distinct)
     check.require(check.file().find(name) != nullptr, {key},
-                  "arbitrator.shards names \"" + name + "\", which is no host of this file");
+                  "arbitrator.shards names \"" + name + "\", which is not a host of this file");
   if (arbitrator.topology == arbitration_topology::central)
     return;
   for (const auto* host : check.file().arbitrators())
@@ -270,7 +270,7 @@ void check_replicas(checker& check) {
     const auto port = host->port_for_replicas();
     check.require(port <= 65535 || !check.file().security.keys.empty(),
                   {fmt::format("host[{}].port", host - check.file().hosts.data())},
-                  fmt::format("host.port + 1000 is {}, which is no port; give host.replica_port", port));
+                  fmt::format("host.port + 1000 is {}, which is not a port; give host.replica_port", port));
   }
   check.require(named == arbitrating, {key},
                 "arbitrator.replicas must name exactly the hosts that have the role \"arbitrator\"");

@@ -4,7 +4,7 @@ add_library(dynamix_options INTERFACE)
 target_include_directories(dynamix_options INTERFACE ${CMAKE_SOURCE_DIR})
 # Left out: what designated initialisers leave at their defaults, and GCC 12's false alarms on std::string (GCC bug 105651).
 target_compile_options(dynamix_options INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers -Wno-restrict
-  # A unity build puts sources into one file, in which an unnamed namespace of one of them is no header's.
+  # A unity build puts sources into one file, in which an unnamed namespace of one of them is not a header's.
   -Wno-subobject-linkage)
 if(DYNAMIX_WERROR)
   target_compile_options(dynamix_options INTERFACE -Werror)

@@ -28,7 +28,7 @@ struct refusal {
 refusal refuse_access(const cluster::cluster_file& file, const std::string& host = "");
 
 /// Serves `ledger`, which need not exist yet, at `file.dashboard.listen`; nothing where that is empty or refused. A
-/// port that is taken is no error: it is tried again.
+/// port that is taken is not an error: it is tried again.
 running_dashboard start(const cluster::cluster_file& file, const std::string& host, const std::string& ledger,
                         feed::find_notices notices = {});
 

@@ -77,7 +77,7 @@ void add_deciding(collection& all, const ledger::run& run) {
   all.gauge("dynamix_policy_kl_nats", "Approximate KL divergence of the newest policy update.",
             learned ? run.policy().approximate_kl : std::nan(""));
   all.counter("dynamix_windows_total", "Windows in the ledger.", count(totals.windows));
-  all.counter("dynamix_decisions_total", "Decisions made, one per worker and window.", count(totals.decisions));
+  all.counter("dynamix_decisions_total", "Decisions made, one per worker per window.", count(totals.decisions));
   all.counter("dynamix_guarded_windows_total", "Windows in which the guard intervened.",
               count(totals.intervened_windows));
   all.counter("dynamix_samples_total", "Samples trained on, those of dropped steps included.", count(totals.samples));

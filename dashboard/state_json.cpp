@@ -60,7 +60,7 @@ void add_now(json_text& json, const ledger::run& run) {
 
 enum class columns { all, changing };
 
-/// A column a signal, a row a worker.
+/// A column per signal, a row per worker.
 void add_workers(json_text& json, const ledger::run& run, columns wanted) {
   const auto& workers = run.workers();
   using worker = const live_worker&;
@@ -116,7 +116,7 @@ double mean_of(const thinned_table& table, std::size_t worker, std::size_t begin
   return count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// An array a worker, each element the mean of `joined` rows.
+/// An array per worker, each element the mean of `joined` rows.
 void add_worker_history(json_text& json, std::string_view name, const thinned_table& table, std::size_t workers,
                         std::size_t joined) {
   json.key(name).open_array();

@@ -74,7 +74,7 @@ private:
     const form_load load{.members = members_, .items = floats_, .servers_time = ways_.servers_time};
     const bool before = by_servers();
     if (choice_.take(waited, 1e-9 * static_cast<double>(rows[last + 1]), load) && told_)
-      told_(fmt::format("gradients by {} from now on: predicted to take {:.3f} ms a step; {} took {:.3f} ms",
+      told_(fmt::format("gradients by {} from now on: predicted to take {:.3f} ms per step; {} took {:.3f} ms",
                         name(by_servers()), 1e3 * choice_.predict(load).value_or(0), name(before), 1e3 * waited));
     begin_look();
   }

@@ -154,7 +154,7 @@ enum class summing : std::uint8_t { ring, servers, automatic };
 
 /// What was measured when a group was joined, and what follows from it. The same on all members and servers.
 struct summing_plan {
-  std::vector<double> link_rates; ///< bytes a second each way, by position; servers' behind the members'
+  std::vector<double> link_rates; ///< bytes per second each way, by position; servers' behind the members'
   cluster::server_plan servers;
   bool by_servers = false;
 };

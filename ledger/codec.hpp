@@ -1,6 +1,6 @@
 #pragma once
 
-/// A ledger's rows as JSON, one object a line. A field that an older ledger lacks keeps its default.
+/// A ledger's rows as JSON, one object per line. A field that an older ledger lacks keeps its default.
 
 #include "ledger/rows.hpp"
 

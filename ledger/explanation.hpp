@@ -28,7 +28,7 @@ struct worker_explanation {
 /// What the decision came to for all workers together, in the first window that ran under it.
 struct window_effect {
   std::uint64_t window = 0;
-  std::uint64_t total = 0;  ///< samples a step
+  std::uint64_t total = 0;  ///< samples per step
   double step_seconds = 0;  ///< of the slowest worker
   double mean_progress = 0; ///< log2 of the goodput over the best that was to be had
 };

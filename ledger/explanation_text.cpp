@@ -40,7 +40,7 @@ std::string reward_text(const policy::reward_terms& reward) {
 
 std::string promise_text(const policy::promised_step& step, double exchange_seconds) {
   const double seconds = step.slowest_seconds + exchange_seconds;
-  return rounded(step.goodput) + " useful samples/s (" + grouped(step.total) + " samples a step of " +
+  return rounded(step.goodput) + " useful samples/s (" + grouped(step.total) + " samples per step of " +
          milliseconds(seconds) + ", " + rounded(seconds > 0 ? static_cast<double>(step.total) / seconds : 0) +
          " samples/s)";
 }
@@ -72,7 +72,7 @@ std::string prediction_text(const window_explanation& explanation) {
     return text + "Measured: nothing, for no recorded window ran under it with all workers.\n";
   const auto& effect = *explanation.effect;
   return text + "Measured: window " + std::to_string(effect.window) + " ran under it, " + grouped(effect.total) +
-         " samples a step of " + milliseconds(effect.step_seconds) + ", " +
+         " samples per step of " + milliseconds(effect.step_seconds) + ", " +
          rounded(effect.step_seconds > 0 ? static_cast<double>(effect.total) / effect.step_seconds : 0) +
          " samples/s; " + percent(std::exp2(effect.mean_progress), 1) + " of the best goodput that was to be had.\n";
 }
@@ -92,7 +92,7 @@ std::string guard_text(const window_explanation& explanation) {
       std::ranges::find_if(window.workers, [](const auto& row) { return !row.intervention.empty(); });
   return "Guard: " + printable(window.guard) +
          (stepped_in == window.workers.end() ? ". It let the choices stand.\n"
-                                             : ". It stepped in: " + printable(stepped_in->intervention) + ".\n");
+                                             : ". It overrode them: " + printable(stepped_in->intervention) + ".\n");
 }
 
 /// What the worker reported, in its own units.
@@ -184,7 +184,7 @@ std::string state_text(const window_explanation& explanation, const ledger::work
 /// What it wanted where something else was decided: the guard stepped in, or it only watches.
 std::string proposal_text(const ledger::worker& row) {
   if (!row.intervention.empty())
-    return "  The guard stepped in (" + printable(row.intervention) + "); proposed was " +
+    return "  The guard overrode the policy (" + printable(row.intervention) + "); proposed was " +
            std::to_string(row.proposed_batch) + ".\n";
   if (row.proposed_batch != 0 && row.proposed_batch != row.decided_batch)
     return "  It wanted " + std::to_string(row.proposed_batch) + ", and in shadow mode nothing is changed.\n";

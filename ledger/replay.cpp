@@ -132,7 +132,7 @@ private:
     const double deviation = std::abs(ledger - made) / (1 + std::abs(ledger));
     if (deviation <= deviation_max)
       result_.deviation = std::max(result_.deviation, deviation);
-    else if (!result_.first) // also where one is no number
+    else if (!result_.first) // also where one is not a number
       result_.first = replay_difference{key_.term, key_.window, host, field, text_of(ledger), text_of(made)};
   }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The ledger of a run, `windows.jsonl`: one JSON object a line, in the order of events, written by the arbitrator. A
+/// The ledger of a run, `windows.jsonl`: one JSON object per line, in the order of events, written by the arbitrator. A
 /// run can be followed, explained and summed up from it alone. Includes no CAF.
 
 #include "messages/types.hpp"

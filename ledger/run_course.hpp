@@ -22,9 +22,9 @@ inline constexpr std::size_t worker_history_cells = 1U << 18; ///< per signal
 enum class part : std::uint8_t { compute, cpu_wait, network, barrier, exchange, data, other };
 inline constexpr std::array<std::string_view, 7> part_names = {"compute",  "cpu_wait", "network", "barrier",
                                                                "exchange", "data",     "other"};
-using time_parts = std::array<double, part_names.size()>; ///< seconds a step
+using time_parts = std::array<double, part_names.size()>; ///< seconds per step
 
-/// Columns of the history, one row a window. Means over the workers unless they say otherwise.
+/// Columns of the history, one row per window. Means over the workers unless they say otherwise.
 enum class signal : std::uint8_t {
   elapsed_seconds, ///< of training; goes on where a resumed run stepped back
   samples,         ///< trained on by all workers
@@ -78,8 +78,8 @@ public:
 
   const std::array<float, signal_count>& newest() const { return newest_; }
   float newest(signal which) const { return newest_[static_cast<std::size_t>(which)]; }
-  const thinned_table& history() const { return history_; }           ///< a column a signal
-  const thinned_table& batches() const { return batches_; }           ///< a row a window, a column a worker
+  const thinned_table& history() const { return history_; }           ///< a column per signal
+  const thinned_table& batches() const { return batches_; }           ///< a row per window, a column per worker
   const thinned_table& work_seconds() const { return work_seconds_; } ///< likewise: compute and data, no waiting
   const thinned_table& policies() const { return policies_; } ///< elapsed_seconds, entropy, approximate_kl a row
   double skipped_seconds() const { return skipped_seconds_; } ///< that a resumed run stepped back by

@@ -18,7 +18,7 @@ struct worker_summary {
   bool slowdown_changes = false;
   std::uint32_t first_batch = 0;
   std::uint32_t last_batch = 0;
-  double mean_batch = 0; ///< samples a step
+  double mean_batch = 0; ///< samples per step
   std::uint64_t samples = 0;
   double steps = 0; ///< that its reports tell of
   double share = 0; ///< of all workers' samples, [0, 1]

@@ -19,7 +19,7 @@ struct door_options {
   std::string host;      ///< this one's name
   std::chrono::milliseconds handshake_timeout{3000};
   std::size_t handshakes_max = 256; ///< at a time; the oldest is cut for one more
-  /// One line a refused connection, at most 20 a minute of this door, and one that counts the others. Called on the
+  /// One line a refused connection, at most 20 per minute of this door, and one that counts the others. Called on the
   /// door's thread.
   std::function<void(const std::string& line)> report = [](const std::string&) {};
 };

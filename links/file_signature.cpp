@@ -98,7 +98,7 @@ signature_check check_signature(const std::string& path, std::span<const std::ui
   const auto certificates =
       signature.empty() ? std::vector<certificate_handle>() : parse_certificates(text.substr(end));
   if (certificates.size() != 1)
-    return {.problem = beside + " is no signature" + how};
+    return {.problem = beside + " is not a signature" + how};
   identity own;
   if (auto problem = read_identity(directory, host, std::time(nullptr), own); !problem.empty())
     return {.problem = problem};

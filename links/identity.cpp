@@ -19,7 +19,7 @@ std::string check_authorities(const std::string& path, const std::string& pem, s
     return path + " holds no certificate";
   for (const auto& authority : facts)
     if (!authority.is_authority)
-      return fmt::format("{} holds a certificate that is no authority's ({})", path, authority.subject);
+      return fmt::format("{} holds a certificate that is not an authority's ({})", path, authority.subject);
   std::string problem;
   for (const auto& authority : facts)
     if (problem = time_problem(authority.valid, now_seconds); problem.empty())

@@ -16,7 +16,7 @@ std::string write_private_file(const std::string& path, const std::string& text)
 /// Returns an empty string, or what is wrong, with the command that mends it.
 std::string read_private_file(const std::string& path, std::string& text);
 
-/// The same of a secret that people write: line ends behind it are no part of it.
+/// The same of a secret that people write: line ends behind it are not part of it.
 std::string read_secret_file(const std::string& path, std::string& secret);
 void drop_line_ends(std::string& secret);
 

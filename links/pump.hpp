@@ -39,8 +39,8 @@ struct pump_options {
   /// says why the link breaks; empty where they are passed on. None: all are.
   std::function<std::function<std::string(std::span<const char>)>()> inspect;
   std::uint32_t silent_peer_ms = 0; ///< unacknowledged bytes for so long end a link; 0: the system's own time
-  /// One line a refused or broken link, at most 20 a minute of this pump, and one that counts the others. Called on the
-  /// pump's thread.
+  /// One line a refused or broken link, at most 20 per minute of this pump, and one that counts the others. Called on
+  /// the pump's thread.
   std::function<void(const std::string& line)> report = [](const std::string&) {};
 };
 

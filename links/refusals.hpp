@@ -9,7 +9,7 @@
 
 namespace dynamix::links {
 
-/// Passes on 20 lines a minute; the first line of a later minute comes after one that counts those that were not.
+/// Passes on 20 lines per minute; the first line of a later minute comes after one that counts those that were not.
 class refusal_lines {
 public:
   using time_point = std::chrono::steady_clock::time_point;

@@ -41,11 +41,11 @@ std::string failure(int error) {
 descriptor listen_tcp(const std::string& address, std::uint16_t port, std::uint16_t& bound, std::string& problem) {
   const auto places = resolve(address, port, AI_PASSIVE);
   if (!places) {
-    problem = address + " is no address of this machine";
+    problem = address + " is not an address of this machine";
     return {};
   }
   descriptor made(::socket(places->ai_family, kind, 0));
-  const int yes = 1; // connections of an earlier process that are still closing are no listener
+  const int yes = 1; // connections of an earlier process that are still closing are not a listener
   sockaddr_storage own{};
   socklen_t size = sizeof own;
   if (!made || ::setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||

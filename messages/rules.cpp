@@ -94,7 +94,7 @@ void check_together(checker& check, const store_result& value) {
 }
 
 void check_together(checker& check, const placement& value) {
-  check.require(std::ranges::binary_search(value.members, value.source), "source", "is no member");
+  check.require(std::ranges::binary_search(value.members, value.source), "source", "is not a member");
 }
 
 void check_together(checker& check, const worker_choice& value) {

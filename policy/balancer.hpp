@@ -23,7 +23,7 @@ public:
   /// What all members have come to for the next step.
   void follow(const balanced_step& next);
   /// The global batch that makes the best use of the members' time from what is in force: a step of Newton's method on
-  /// the logarithm of goodput, samples a second times how much each is worth beside the gradient's `noise_scale` (not
+  /// the logarithm of goodput, samples per second times how much each is worth beside the gradient's `noise_scale` (not
   /// above 0: not measured). At least `least`. 0: what is in force, or nearly.
   std::uint64_t propose(double noise_scale, std::uint64_t least) const;
 

@@ -26,7 +26,7 @@ struct observation {
   /// The reports are one shard's: what is drawn depends on window and rank alone, however the workers are spread.
   bool sharded = false;
 };
-/// Throws std::invalid_argument unless there is one assigned and one highest batch size a report, and something
+/// Throws std::invalid_argument unless there is one assigned and one highest batch size per report, and something
 /// measured.
 void check(const observation& observed);
 
@@ -102,16 +102,16 @@ std::vector<choice> decide(controller& decider, const observation& all);
 
 /// The worker's part of the guidance; zeros where it has none.
 messages::worker_guidance guidance_for(const messages::guidance& known, std::uint32_t rank);
-/// Guidance with one entry a report, the batch sizes ruled.
+/// Guidance with one entry per report, the batch sizes ruled.
 void rule_batches(const observation& all, const std::vector<std::uint32_t>& batches, messages::guidance& result);
 
 /// The controller that the file names: `static` keeps every batch size; `static-best` gives all the same; `lb-bsp`,
 /// `omnilearn` and `goodput` compute them from measured times (policy/rivals.hpp); `ppo`, `ppo-add` and `ppo-simple`
-/// choose one action a worker, drawn from its probabilities in mode `train` and the most probable one in mode `infer`,
-/// in one inference for all workers (policy/policy_controller.hpp), and are guarded (policy/guard.hpp) unless the file
-/// says otherwise. Under `stigmergic` the workers choose (client/balancer.hpp), and it keeps what they report. In
-/// shadow mode nothing is changed. `parameters` (the bytes of a policy_version's or a learner's tensor file) replaces
-/// fresh ones where not empty. Throws std::invalid_argument when they do not fit, and for `oracle`.
+/// choose one action per worker, drawn from its probabilities in mode `train` and the most probable one in mode
+/// `infer`, in one inference for all workers (policy/policy_controller.hpp), and are guarded (policy/guard.hpp) unless
+/// the file says otherwise. Under `stigmergic` the workers choose (client/balancer.hpp), and it keeps what they report.
+/// In shadow mode nothing is changed. `parameters` (the bytes of a policy_version's or a learner's tensor file)
+/// replaces fresh ones where not empty. Throws std::invalid_argument when they do not fit, and for `oracle`.
 std::unique_ptr<controller> make_controller(const cluster::cluster_file& file,
                                             const std::vector<std::uint8_t>& parameters);
 

@@ -40,7 +40,7 @@ bool is_one_a_report(const std::vector<choice>& choices, const observation& obse
   return std::ranges::equal(choices, observed.report->reports, {}, &choice::rank, &messages::window_report::rank);
 }
 
-/// Why these are no choices for these reports; empty: they are.
+/// Why these are not choices for these reports; empty: they are.
 std::string find_invalid(const std::vector<choice>& choices, const observation& observed) {
   const auto& reports = observed.report->reports;
   if (choices.size() != reports.size())

@@ -37,9 +37,9 @@ struct judged_worker {
 
 /// What the measurements promised for some batch sizes (measured_cluster::judge). All 0: not known.
 struct promised_step {
-  std::uint64_t total = 0;    ///< samples a step
+  std::uint64_t total = 0;    ///< samples per step
   double slowest_seconds = 0; ///< computing time of the slowest worker
-  double goodput = 0;         ///< samples a second, each as good as one of the initial global batch
+  double goodput = 0;         ///< samples per second, each as good as one of the initial global batch
 };
 
 /// What was expected of a decision when it was made. Nothing while no worker is measured.

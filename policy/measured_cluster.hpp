@@ -28,10 +28,10 @@ inline constexpr std::size_t beliefs = 3;
 /// Batch sizes and what they promise.
 struct batch_plan {
   std::vector<std::uint32_t> batches; ///< in the reports' order
-  std::uint64_t total = 0;            ///< samples a step
+  std::uint64_t total = 0;            ///< samples per step
   double slowest_seconds = 0;         ///< expected computing time of a step by whoever is the slowest in it
   double level_seconds = 0;           ///< the predicted one that was planned: `slowest_seconds` without stragglers
-  double goodput = 0;                 ///< samples a second, each as good as one of the initial global batch
+  double goodput = 0;                 ///< samples per second, each as good as one of the initial global batch
 };
 
 class measured_cluster {
@@ -100,7 +100,7 @@ public:
   /// counts as larger below B0 and as smaller above: B0 stands unless another batch gains more than phi may be wrong
   /// by.
   double efficiency(double total) const;
-  /// What these batch sizes promise. `how`: one belief a worker; empty: average.
+  /// What these batch sizes promise. `how`: one belief per worker; empty: average.
   batch_plan judge(std::vector<std::uint32_t> batches, std::span<const belief> how = {}) const;
   /// The split of `total` (brought inside the limits) with the shortest step, by water-filling; of those that take as
   /// long the most even one.

@@ -60,7 +60,7 @@ std::string explain(const timing& worker, double mean, double target) {
   if (worker.seconds == 0)
     return "not measured yet, counts as an average worker";
   char text[128];
-  std::snprintf(text, sizeof text, "computes %.1f ms a step against a mean of %.1f ms: %+.0f of %u",
+  std::snprintf(text, sizeof text, "computes %.1f ms per step against a mean of %.1f ms: %+.0f of %u",
                 1e3 * worker.seconds, 1e3 * mean, target - worker.batch, worker.batch);
   return text;
 }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t points_max = 24;
 constexpr double near_batch = 0.1;             ///< relative distance within which measurements share a point
-constexpr double drift = 1;                    ///< standard deviations a step that are no evidence
+constexpr double drift = 1;                    ///< standard deviations a step that are not evidence
 constexpr double threshold = 6;                ///< standard deviations of evidence that make a change
 constexpr double short_seconds = 0.02;         ///< steps below it make many an hour, and have to give more evidence
 constexpr double clipped = 1.5;                ///< standard deviations that a step counts as at most, for the noise
@@ -19,12 +19,12 @@ constexpr double first_variance = 0.1 * 0.1;   ///< of the logarithm, before any
 constexpr double least_variance = 0.02 * 0.02; ///< below it lies what the curve does not get right
 constexpr std::uint32_t remembered_steps = 50; ///< of the noise and of a point
 constexpr std::uint32_t averaged_steps = 100;  ///< of the pace
-constexpr std::uint32_t estimate_steps = 5; ///< before which a worker says nothing of itself
-constexpr double least_slope = 0.25;        ///< of the seconds a sample, as beyond the points of a curve
-constexpr double few_steps = 8;             ///< at so many the variance may be twice what was measured
-constexpr double spread_clipped = 5;        ///< times the variance that a step counts as at most
-constexpr double line_width = 1.25;         ///< from batch / 1.25 to batch * 1.25
-constexpr double change_reported = 13.8;    ///< of the logarithm, either way: a factor of a million
+constexpr std::uint32_t estimate_steps = 5;    ///< before which a worker says nothing of itself
+constexpr double least_slope = 0.25;           ///< of the seconds per sample, as beyond the points of a curve
+constexpr double few_steps = 8;                ///< at so many the variance may be twice what was measured
+constexpr double spread_clipped = 5;           ///< times the variance that a step counts as at most
+constexpr double line_width = 1.25;            ///< from batch / 1.25 to batch * 1.25
+constexpr double change_reported = 13.8;       ///< of the logarithm, either way: a factor of a million
 
 /// By Siegmund's approximation steady noise gives x more evidence e^(2 * drift * x) times as rarely: so an hour has as
 /// many false alarms however short steps are.

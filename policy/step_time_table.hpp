@@ -58,7 +58,7 @@ class step_time_table {
 public:
   static constexpr std::size_t points_max = 64; ///< beyond that the lightest is dropped
 
-  /// One window at this batch size took so many seconds a step. Ignored unless both are finite and > 0.
+  /// One window at this batch size took so many seconds per step. Ignored unless both are finite and > 0.
   /// `pace_change`: how much slower the worker has found itself since the last window, by its own steps; 0 where it
   /// does not know. A worker whose batch size follows its pace within windows is measured at small ones when it is slow
   /// and at large ones when it is fast, so without it the shape would be taken for flat.

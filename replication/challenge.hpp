@@ -45,7 +45,7 @@ struct challenge {
 };
 
 std::array<std::uint8_t, greeting_bytes> encode_greeting(const challenge& with);
-/// Nothing if these bytes are no greeting. The nonce of the acceptor is left zero.
+/// Nothing if these bytes are not a greeting. The nonce of the acceptor is left zero.
 std::optional<challenge> decode_greeting(std::span<const std::uint8_t, greeting_bytes> bytes);
 
 std::array<std::uint8_t, answer_bytes> encode_answer(const challenge_key& key, const challenge& with);

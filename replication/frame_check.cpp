@@ -141,7 +141,7 @@ std::string frame_check::feed(std::span<const char> bytes) {
     }
     held_.clear();
     if (!problem.empty())
-      return "it is no voter's message: " + problem;
+      return "it is not a voter's message: " + problem;
   }
   return "";
 }

@@ -224,7 +224,7 @@ std::string validate(const generation_formed& value) {
       return "members are not by rising rank";
     source_is_member = source_is_member || member.rank == value.source;
   }
-  return source_is_member ? "" : "the source is no member";
+  return source_is_member ? "" : "the source is not a member";
 }
 
 std::string validate(const training_ended& value) {

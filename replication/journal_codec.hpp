@@ -19,7 +19,7 @@ inline constexpr std::size_t max_entry_words =
 /// Empty, or what makes no sense in it: "generation_formed: members are not by rising rank".
 std::string validate(const journal_entry& entry);
 
-/// Returns an empty string, or why this is no entry that a replica would take; then `words` is empty.
+/// Returns an empty string, or why this is not an entry that a replica would take; then `words` is empty.
 std::string encode(const journal_entry& entry, word_list& words);
 /// Whatever the words are, this neither crashes nor takes more memory than a few times theirs. Returns an empty string
 /// and a valid entry, or what is wrong.

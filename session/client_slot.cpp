@@ -31,7 +31,7 @@ client_slot::connection* client_slot::sender(connection_number number) {
   auto* one = find(number);
   if (one == nullptr || ++one->messages <= messages_a_second_max)
     return one;
-  violated(number, fmt::format("it sends more than {} messages a second", messages_a_second_max));
+  violated(number, fmt::format("it sends more than {} messages per second", messages_a_second_max));
   return nullptr;
 }
 

@@ -10,7 +10,7 @@
 
 namespace dynamix::simulator {
 
-/// Of its link, bytes a second.
+/// Of its link, bytes per second.
 double link_rate(const cluster::cluster_file& file, const cluster::host& of);
 
 /// Everything random about it comes from streams of its own.
@@ -30,7 +30,7 @@ struct host_model {
   const cluster::host* host;
   const device_profile* profile;
   std::uint32_t fits; ///< largest batch size that memory holds
-  double bandwidth;   ///< of its link, bytes a second
+  double bandwidth;   ///< of its link, bytes per second
   double hiccup = 1;  ///< factor on computing in the window at hand
   random_stream noise;
   random_stream measurements;

@@ -3,7 +3,7 @@
 /// Trains a learned policy on many simulated clusters at once.
 ///
 /// Environment j runs scenario j mod n, each episode randomised anew. In a round every environment advances until it
-/// has given a rollout (ppo.horizon windows a worker); all of them together, in the environments' order, make one
+/// has given a rollout (ppo.horizon windows per worker); all of them together, in the environments' order, make one
 /// update, whose parameters hold for the next round. The result depends on the scenarios, the options and the seed, not
 /// on the number of threads.
 

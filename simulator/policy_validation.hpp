@@ -13,7 +13,7 @@ namespace dynamix::simulator {
 
 struct validation_row {
   std::string scenario;
-  double against_goodput = 0; ///< effective epochs a second over the rival's; geometric mean over the seeds
+  double against_goodput = 0; ///< effective epochs per second over the rival's; geometric mean over the seeds
   double against_static = 0;
 };
 

@@ -20,7 +20,7 @@ using batches = std::vector<std::uint32_t>;
 
 constexpr std::uint64_t evaluation_purpose = 0x6576616c; // tells these random numbers from a world's
 
-/// Most samples a step of those present, by rank.
+/// Most samples per step of those present, by rank.
 batches limits_of(const cluster::cluster_file& file, std::span<const std::size_t> present) {
   const auto limits = file.highest_by_rank();
   batches own;

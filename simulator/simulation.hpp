@@ -30,7 +30,7 @@ struct run_result {
   std::uint64_t windows = 0;
   std::uint64_t decisions = 0;     ///< one a worker and decided window
   std::uint64_t changes = 0;       ///< decisions that changed a batch size
-  std::uint64_t interventions = 0; ///< windows in which the guard stepped in
+  std::uint64_t interventions = 0; ///< windows in which the guard overrode the policy
 };
 
 class simulation {

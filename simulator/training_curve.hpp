@@ -1,6 +1,6 @@
 #pragma once
 
-/// What policy training has been through: one point an update.
+/// What policy training has been through: one point per update.
 
 #include <array>
 #include <limits>

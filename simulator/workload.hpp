@@ -45,7 +45,7 @@ struct workload {
   /// Mean loss of samples of which this share is classified rightly: assumed to fall in a straight line from that of
   /// guessing, ln(1/accuracy_start), to 0.
   double loss(double accuracy) const;
-  /// Rows that so many samples touch, r (1 - exp(-k b/r)) with k rows a sample and r in use; at most all.
+  /// Rows that so many samples touch, r (1 - exp(-k b/r)) with k rows per sample and r in use; at most all.
   std::size_t rows_of(double samples) const;
   /// The embeddings' rows, none of them touched yet.
   exchange::form_load sparse_load() const;

@@ -43,7 +43,7 @@ struct truth {
 
   /// Seconds of a step without noise at these batch sizes.
   double step_seconds(std::span<const std::uint32_t> batches) const;
-  /// Samples a second, each worth one at B_ref.
+  /// Samples per second, each worth one at B_ref.
   double goodput(std::span<const std::uint32_t> batches) const;
 };
 
@@ -70,7 +70,7 @@ public:
   /// where not empty, are the batch sizes of its first cluster::settle_steps steps; times then are of those that
   /// follow. Hosts that come or go by the window's end make a new generation then. A batch size above what a device's
   /// memory holds runs nothing: `failure` then says so, and the report is empty, as it is ever after. Throws
-  /// std::invalid_argument unless there is one batch size a worker.
+  /// std::invalid_argument unless there is one batch size per worker.
   messages::shard_report run_window(std::span<const std::uint32_t> batches, messages::decision_key in_force,
                                     std::span<const std::uint32_t> settling = {});
   /// The same, but before every step `choose` says the batch sizes of it. The report tells those of the last step, and

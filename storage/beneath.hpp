@@ -14,7 +14,7 @@ int open_parent_beneath(const std::string& root, const std::string& relative);
 std::string remove_beneath(const std::string& root, const std::string& relative);
 
 /// Opens a file to append to, or makes it; -1 with errno. Of `path` all is trusted but the last two parts: a file in a
-/// directory of a run. What is no file does not hold it up.
+/// directory of a run. What is not a file does not hold it up.
 int open_to_append_beneath(const std::string& path);
 
 } // namespace dynamix::storage

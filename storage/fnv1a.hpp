@@ -4,7 +4,8 @@
 
 namespace dynamix::storage {
 
-/// FNV-1a, 64 bits (Fowler, Noll and Vo): tells contents apart, and is no defence against anyone who wants them equal.
+/// FNV-1a, 64 bits (Fowler, Noll and Vo): tells contents apart, and is not a defence against anyone who wants them
+/// equal.
 class fnv1a {
 public:
   /// Any range of bytes.

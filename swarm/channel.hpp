@@ -33,7 +33,7 @@ private:
   int descriptor_ = -1;
 };
 
-/// Bytes of a message and back; nothing for bytes that are no message.
+/// Bytes of a message and back; nothing for bytes that are not a message.
 std::string encode(const part_message& message);
 std::optional<part_message> decode(const std::string& bytes);
 

@@ -18,7 +18,7 @@ part_events::part_events(std::vector<std::uint32_t> ranks, std::uint32_t batch) 
 std::size_t part_events::index_of(std::uint32_t rank) const {
   const auto found = std::ranges::lower_bound(ranks_, rank);
   if (found == ranks_.end() || *found != rank)
-    throw std::out_of_range(fmt::format("rank {} is no worker of this part", rank));
+    throw std::out_of_range(fmt::format("rank {} is not a worker of this part", rank));
   return static_cast<std::size_t>(found - ranks_.begin());
 }
 

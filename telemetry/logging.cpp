@@ -76,7 +76,7 @@ bool repeat_limit::allow(const std::string& event, double now_seconds) {
   const auto found = periods_.find(event);
   if (found == periods_.end() || now_seconds - found->second.began_seconds >= period_seconds) {
     if (found == periods_.end() && periods_.size() >= events_max)
-      return true; // nobody has that many kinds of events, so they are no repeats
+      return true; // nobody has that many kinds of events, so they are not repeats
     periods_[event] = {now_seconds, 1};
     return true;
   }

@@ -29,7 +29,7 @@ struct logging_options {
   std::string host;           ///< stamped on every line
   std::string file;           ///< appended to; its directories are made; empty: standard error only
   bool console = false;       ///< every line also to standard error, not only warnings
-  bool json = false;          ///< an object a line
+  bool json = false;          ///< an object per line
   std::string level = "info"; ///< trace | debug | info | warn | error
 };
 

@@ -118,7 +118,7 @@ private:
   static constexpr std::size_t children_max = 256; ///< each takes a descriptor
   static constexpr int depth_max = 4;
 
-  /// Adds the children of `parent`, and theirs. An agent that a training process has started is no part of its
+  /// Adds the children of `parent`, and theirs. An agent that a training process has started is not part of its
   /// training, nor is what was started with it: false where this process is among them.
   static bool find(int parent, int depth, std::vector<int>& found) {
     char text[4096];

@@ -16,7 +16,7 @@ namespace dynamix::telemetry {
 
 namespace {
 
-/// The unique number of the socket behind `descriptor`, which no later socket gets again; 0 if it is no socket.
+/// The unique number of the socket behind `descriptor`, which no later socket gets again; 0 if it is not a socket.
 std::uint64_t socket_cookie(int descriptor) {
   std::uint64_t cookie = 0;
   socklen_t length = sizeof(cookie);
@@ -116,9 +116,8 @@ public:
   void sample(counters& into) override {
     bool readable = true;
     counts_.begin();
-    const bool listed = sockets_of_process_.look([this](int descriptor) {
-      return !gradients_alone_ || !is_control(descriptor);
-    });
+    const bool listed =
+        sockets_of_process_.look([this](int descriptor) { return !gradients_alone_ || !is_control(descriptor); });
     for (const auto& [descriptor, cookie] : sockets_of_process_.open()) {
       tcp_info info{};
       const tcp_reading reading = read_tcp_info(descriptor, info);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What one host's process did and when, on its own monotonic clock: a JSON object a line, which
+/// What one host's process did and when, on its own monotonic clock: a JSON object per line, which
 /// `dynamix-node trace` joins with the other hosts' and the ledger (node/reports/trace.hpp).
 
 #include <cstdint>

@@ -53,7 +53,7 @@ struct dataset : dataset_shape {
 /// `data_batch_1.bin` to `_5.bin` and `test_batch.bin`, records of one label and 3x32x32 bytes. CIFAR-100: `train.bin`,
 /// `test.bin`, records of a coarse label, a fine label (the one used) and the image. Any number of samples from 1 on is
 /// accepted, so that a subset works. `fashion_mnist_32` are the images of Fashion-MNIST in a black border of two
-/// pixels, three times. MovieLens: see trainer/movielens.hpp. Interactions are no files: `interactions_scale` says how
+/// pixels, three times. MovieLens: see trainer/movielens.hpp. Interactions are not files: `interactions_scale` says how
 /// many there are. Text needs more than that.
 std::string load_dataset(cluster::dataset_kind kind, const std::string& path, dataset_split split, dataset& data,
                          double interactions_scale = 1);

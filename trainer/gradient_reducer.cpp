@@ -296,7 +296,7 @@ void gradient_reducer::keep_largest(bucket& full) {
   for (std::size_t i = 0; i < values.size(); ++i)
     full.rest[i] = full.rest[i] * scale + std::exchange(values[i], 0.0F);
   full.rest_batch = batch_;
-  // What is no number is sent first, so that everybody learns of it.
+  // What is not a number is sent first, so that everybody learns of it.
   const auto size_of = [](float value) {
     return std::isnan(value) ? std::numeric_limits<float>::infinity() : std::fabs(value);
   };

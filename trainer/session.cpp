@@ -101,10 +101,10 @@ exchange::summing summing_of(cluster::exchange_kind kind) {
 std::string check_place(const membership& place, std::size_t workers) {
   if (!std::ranges::binary_search(place.members, place.rank) ||
       !std::ranges::binary_search(place.members, place.source))
-    return "this worker or the source is no member of generation " + std::to_string(place.generation);
+    return "this worker or the source is not a member of generation " + std::to_string(place.generation);
   if (std::ranges::adjacent_find(place.members, std::ranges::greater_equal{}) != place.members.end() ||
       place.members.back() >= workers)
-    return "the members of generation " + std::to_string(place.generation) + " are no ascending ranks of " +
+    return "the members of generation " + std::to_string(place.generation) + " are not ascending ranks of " +
            std::to_string(workers) + " workers";
   return {};
 }

@@ -39,7 +39,7 @@ struct step_time_measurement {
 /// buckets, optimiser; no exchange. And evaluations, of some samples each. Every batch size is warmed up, then all are
 /// measured in five rounds, up and down by turns, so that a machine that heats up or is disturbed for a while bends no
 /// part of the curve. Where the memory ends, larger batch sizes are left out. `progress` hears what is being done, at
-/// most a few times a second.
+/// most a few times per second.
 step_time_measurement measure_step_times(const step_time_request& request, clock& time,
                                          const std::function<void(const std::string&)>& progress);
 

@@ -20,7 +20,7 @@ constexpr std::size_t files_max = 100'000;
 constexpr std::size_t stretches = 20;
 constexpr std::size_t piece_bytes_max = 32;
 
-/// A file's text, unpacked; nothing if it is no text.
+/// A file's text, unpacked; nothing if it is not a text.
 std::string append_file(const fs::path& path, std::string& text) {
   const auto room = text_bytes_max - text.size();
   std::string contents;

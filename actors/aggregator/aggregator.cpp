@@ -117,7 +117,7 @@ void take_absence(aggregator_pointer self, const message<messages::absence>& rec
     self->state.role->take_absence(*gone, way);
 }
 
-/// An aggregator that is no child here any more, since another took its place, hears nothing: it is to attach anew.
+/// An aggregator that is not a child here any more, since another took its place, hears nothing: it is to attach anew.
 caf::result<atom::beats> take_beats(aggregator_pointer self, const message<messages::beat_summary>& received) {
   const auto child = self->current_sender();
   if (!child || self->state.links->find_child(child->address()).empty())

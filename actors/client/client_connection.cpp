@@ -74,7 +74,7 @@ std::vector<client_connection::frame> client_connection::read(std::optional<std:
     taken += header_bytes + bytes;
     frames.push_back(messages::decode(words));
     if (!frames.back())
-      ended = fmt::format("it sends what is no message: {}", frames.back().error().text);
+      ended = fmt::format("it sends what is not a message: {}", frames.back().error().text);
   }
   input_.erase(input_.begin(), input_.begin() + static_cast<std::ptrdiff_t>(taken));
   if (ended && !frames.empty() && !frames.back())

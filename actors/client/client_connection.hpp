@@ -31,7 +31,7 @@ public:
 
   using frame = messages::result<messages::any_message>;
   /// Reads what has come, 64 KiB at most, and gives the frames in it, in order. `ended` is set to the reason once
-  /// nothing more will come: it was closed, or what came is no frame.
+  /// nothing more will come: it was closed, or what came is not a frame.
   std::vector<frame> read(std::optional<std::string>& ended);
 
   /// Writes as much as the socket takes, and keeps the rest. False: the peer does not read, or is gone.

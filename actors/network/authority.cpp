@@ -117,7 +117,7 @@ std::string authority::refuse_worker(const std::string& speaker, const statement
 std::string authority::refuse_child(const std::string& speaker, const statement& said) const {
   const auto found = below_.find(speaker);
   if (found == below_.end())
-    return "it is no arbitrator below this one";
+    return "it is not an arbitrator below this one";
   if (said.kind == statement_kind::beats && said.host != speaker)
     return fmt::format("it says that it is of host \"{}\"", said.host);
   for (const auto rank : said.ranks)

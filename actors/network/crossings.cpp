@@ -57,7 +57,7 @@ void describe(const messages::store_operation& value, statement& said) {
     return;
   for (const auto& key : value.keys)
     if (const auto at = key.rfind(presence); at != std::string::npos) {
-      auto rank = messages::max_workers; // nobody's, where it is no number
+      auto rank = messages::max_workers; // nobody's, where it is not a number
       std::from_chars(key.data() + at + presence.size(), key.data() + key.size(), rank);
       said.ranks.push_back(rank);
     }

@@ -21,7 +21,7 @@ messages::welcome refuse(const gateway_state& state, const std::string& host) {
     refusal.leader = *state.leader;
   } else {
     refusal.verdict = messages::welcome_verdict::unknown_host;
-    refusal.detail = "host " + host + " is no arbitrator; all hosts must read the same cluster file";
+    refusal.detail = "host " + host + " is not an arbitrator; all hosts must read the same cluster file";
   }
   return refusal;
 }

@@ -27,7 +27,7 @@ struct link_peer {
   bool called = false; ///< this host has called it
 };
 
-/// Refused frames: counted, and told in a line a minute at most.
+/// Refused frames: counted, and told in a line per minute at most.
 class refused_messages {
 public:
   void add(const std::string& host, const std::string& what, const std::string& reason);

@@ -92,7 +92,7 @@ struct swarm_performer {
     ask<atom::beat>(
         what.timeout_ms,
         [self = self, asked = state.aggregator, reports = what.reports](bool heard) {
-          if (self->state.aggregator == asked) // what another aggregator did not say is no event any more
+          if (self->state.aggregator == asked) // what another aggregator did not say is not an event any more
             happen(self, events::heartbeat_answered{heard, reports});
         },
         atom::beat_v, pack(what.heartbeat));

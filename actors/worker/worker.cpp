@@ -70,7 +70,7 @@ struct worker_performer {
   }
   void operator()(const effects::send_heartbeat& what) const {
     const auto answered = [self = self, asked = state.aggregator, reports = what.reports](bool heard) {
-      if (self->state.aggregator == asked) // what another aggregator did not say is no event any more
+      if (self->state.aggregator == asked) // what another aggregator did not say is not an event any more
         happen(self, events::heartbeat_answered{heard, reports});
     };
     self->request(state.aggregator, patience(what.timeout_ms), atom::beat_v, pack(what.heartbeat))
@@ -243,7 +243,9 @@ worker_local::behavior_type worker(worker_pointer self, training_options options
       [self](atom::evaluation, const message<messages::evaluation_report>& report) {
         behind_reports(self, [self, report] { receive<events::evaluated, messages::evaluation_report>(self, report); });
       },
-      [self](atom::ready) { behind_reports(self, [self] { happen(self, events::trainer_ready{self->state.training->group()}); }); },
+      [self](atom::ready) {
+        behind_reports(self, [self] { happen(self, events::trainer_ready{self->state.training->group()}); });
+      },
       [self](atom::absent, const std::string& reason) {
         behind_reports(self, [self, reason] { happen(self, events::trainer_lost{reason}); });
       },

@@ -26,7 +26,7 @@ def steps_of(lines):
 
 
 def speed_row(ranks, seconds, change=None):
-    """Samples a second of all, behind the warm-up; seconds to losses; where speeds change, samples a second from a second after it."""
+    """Samples a second of all, behind the warm-up; seconds to losses; where speeds change, samples per second from a second after it."""
     firsts = [steps_of(lines)[0]["at"] for lines in ranks.values() if steps_of(lines)]
     began = max(firsts)
     end = began + seconds

@@ -234,7 +234,7 @@ export function fromZero(_, low, high) {
   return [low < 0 ? low * 1.06 : 0, high > 0 ? high * 1.06 : low < 0 ? 0 : 1];
 }
 
-/** A filled key for a legend that is no button. */
+/** A filled key for a legend that is not a button. */
 export function keyOf(name, hue) {
   const made = element("span", "key");
   made.append(key({ hue, fill: true }), name);

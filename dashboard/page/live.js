@@ -1,4 +1,4 @@
-// The page of a live run: it asks for the state once, follows the events, and draws at most four times a second.
+// The page of a live run: it asks for the state once, follows the events, and draws at most four times per second.
 
 import { Panels } from "/panels.js";
 import { Store } from "/store.js";

@@ -70,7 +70,7 @@ export class Panels {
     const errors = pick(history.noise_error);
     const edge = (sign) => noise.map((value, i) => (value === null || errors[i] === null ? null : value * Math.exp(sign * errors[i])));
     this.size.set([x, pick(history.global_batch).map(positive), noise, edge(-1), edge(1)],
-      { ...common, summary: short(last(history.global_batch)) + " samples a step" });
+      { ...common, summary: short(last(history.global_batch)) + " samples per step" });
     this.#setPolicy(state, axis, x, pick, common);
     this.#setParts(state, x, pick, common);
     this.#setWorkers(state, axis, common);

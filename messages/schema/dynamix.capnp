@@ -966,7 +966,7 @@ struct ClientWelcome {
   # Steps behind the end of a window after which its decision may come into force.
 
   lowestBatch @7 :UInt32;
-  # Samples a step, as the next two.
+  # Samples per step, as the next two.
 
   highestBatch @8 :UInt32;
   initialBatch @9 :UInt32;

@@ -38,7 +38,7 @@ int serve(const dashboard_arguments& arguments, command_context& context) {
   const run_directory run(arguments.run);
   auto parsed = cluster::read_cluster_file(run.cluster_file());
   if (!parsed.errors.empty())
-    return refuse(context.err, run.path() + " is no run directory: " + cluster::to_string(parsed.errors.front()));
+    return refuse(context.err, run.path() + " is not a run directory: " + cluster::to_string(parsed.errors.front()));
   auto& file = parsed.file;
   file.dashboard.listen = arguments.listen;
   if (!cluster::parse_listen_address(arguments.listen))
@@ -58,7 +58,7 @@ int serve(const dashboard_arguments& arguments, command_context& context) {
   const auto page = dashboard::start(file, "", run.ledger());
   if (!comes_to_listen(*page.http)) {
     context.err << "dynamix-node: error: cannot listen at " << arguments.listen
-                << ": another process does, or it is no address of this machine; choose another --listen\n";
+                << ": another process does, or it is not an address of this machine; choose another --listen\n";
     return exit_failed;
   }
   context.out << dashboard::url_of(file) << "  " << run.path() << "  (Ctrl-C ends)" << std::endl;

@@ -158,7 +158,7 @@ int exec_beside_agent(const exec_arguments& arguments, command_context& context)
     return exit_refused;
   const auto* host = cluster::is_slot(arguments.name) ? nullptr : file->find(arguments.name);
   if (host == nullptr || !host->has(cluster::role::worker) || file->training.trainer != cluster::trainer_kind::client)
-    return refuse(context.err, fmt::format("--name is {}, which is no host of {} that training processes join",
+    return refuse(context.err, fmt::format("--name is {}, which is not a host of {} that training processes join",
                                            arguments.name, run.cluster_file()));
   auto workers = host->members();
   if (arguments.slot && *arguments.slot >= workers.size())

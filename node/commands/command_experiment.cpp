@@ -69,7 +69,7 @@ std::string find_experiment(const std::string& name, std::ostream& err) {
   for (const auto& path : shipped_experiments())
     names.push_back(name_of(path));
   const std::vector<std::string_view> views(names.begin(), names.end());
-  refuse(err, fmt::format("\"{}\" is no experiment and no file; {}`dynamix-node experiment` lists them", name,
+  refuse(err, fmt::format("\"{}\" is not an experiment and no file; {}`dynamix-node experiment` lists them", name,
                           settings::suggestion(name, views)));
   return "";
 }

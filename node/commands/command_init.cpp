@@ -42,7 +42,7 @@ struct init_arguments {
 /// Where schedulers tell a job its hosts.
 struct scheduler_variable {
   const char* name;
-  bool names_a_file; ///< a host a line; else a list
+  bool names_a_file; ///< a host per line; else a list
 };
 constexpr std::array<scheduler_variable, 5> scheduler_variables = {{{"SLURM_JOB_NODELIST", false},
                                                                     {"PBS_NODEFILE", true},
@@ -227,7 +227,7 @@ void add_init(CLI::App& app, command_context& context) {
   command->add_option("--hosts", arguments->hosts,
                       "Names between commas, also node[01-16], with =ADDRESS where it differs");
   command->add_option("--hostfile", arguments->hostfile,
-                      "A host a line, as MPI's programs read it (slots are left aside)");
+                      "A host per line, as MPI's programs read it (slots are left aside)");
   command->add_flag("--slurm", arguments->slurm, "The nodes of this Slurm allocation (SLURM_JOB_NODELIST)");
   command->add_flag("--from-env", arguments->from_env,
                     "The hosts of the job that this is part of: Slurm, PBS, LSF, Grid Engine or OAR");

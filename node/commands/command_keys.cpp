@@ -76,7 +76,7 @@ int issue(const keys_arguments& arguments, command_context& context) {
     return exit_refused;
   if (task->file.find(arguments.host) == nullptr &&
       (task->file.membership != cluster::membership_kind::open || !cluster::is_host_name(arguments.host)))
-    return refuse(context.err, "--host is " + arguments.host + ", which is no host of " + arguments.cluster);
+    return refuse(context.err, "--host is " + arguments.host + ", which is not a host of " + arguments.cluster);
   if (const auto problem = links::issue_keys(task->directory, arguments.host, task->request); !problem.empty())
     return fail(problem, context.err);
   context.out << fmt::format("Made a new key and certificate of host {0} in {1}/hosts/{0}, valid for {2} days.\n",
@@ -154,7 +154,7 @@ CLI::App* add_one(CLI::App& keys, command_context& context, const char* name, co
 
 void add_keys(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<keys_arguments>();
-  auto* keys = app.add_subcommand("keys", "Make and renew the keys with which hosts prove to each other who they are");
+  auto* keys = app.add_subcommand("keys", "Make and renew host keys");
   keys->require_subcommand(1);
   auto* init_command =
       add_one(*keys, context, "init", "Make an authority, and a key and certificate for each host", init, arguments);

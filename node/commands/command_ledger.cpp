@@ -57,7 +57,7 @@ int print_ledger(const ledger_arguments& arguments, command_context& context) {
 
 void add_ledger(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<ledger_arguments>();
-  auto* command = app.add_subcommand("ledger", "Print a run's ledger, all its parts as one: a JSON object a line");
+  auto* command = app.add_subcommand("ledger", "Print a run's ledger, all its parts as one: a JSON object per line");
   command->add_option("--run", arguments->run, "Run directory")->required();
   command->add_option("--from", arguments->from, "Begin behind that place in the ledger, in bytes");
   command->add_flag("--places", arguments->places, "Print before each line the place behind it");

@@ -92,7 +92,7 @@ simulator::device_profile profile_of(const cluster::cluster_file& file,
 }
 
 std::string table_of(const trainer::step_time_measurement& measured) {
-  std::vector<std::vector<std::string>> rows = {{"batch", "ms a step", "samples/s", "steps measured"}};
+  std::vector<std::vector<std::string>> rows = {{"batch", "ms per step", "samples/s", "steps measured"}};
   for (const auto& step : measured.steps)
     rows.push_back({std::to_string(step.batch), fixed(1000 * step.seconds, 3), fixed(step.batch / step.seconds, 0),
                     std::to_string(step.steps)});
@@ -145,7 +145,7 @@ int measure_profile(const profile_arguments& arguments, command_context& context
   }
   context.out << (arguments.json ? json_of(measured)
                                  : table_of(measured) + "an evaluation takes " +
-                                       fixed(1e6 * measured.evaluation_seconds, 1) + " us a sample\n");
+                                       fixed(1e6 * measured.evaluation_seconds, 1) + " us per sample\n");
   if (measured.batch_highest > 0)
     context.err << "beyond batch " << measured.batch_highest << " the memory ends\n";
   if (arguments.out.empty())

@@ -269,9 +269,10 @@ std::shared_ptr<const cluster::host> find_guest(const cluster::cluster_file& fil
   if (arguments.workers > 1 && file.training.trainer != cluster::trainer_kind::client)
     problem = "--workers is for training processes of others, which need training.trainer = \"client\"";
   else if (file.membership != cluster::membership_kind::open)
-    problem = fmt::format("--name is {}, which is no host of {}; it has {}. Name it there on all hosts, or let others "
-                          "join with cluster.membership = \"open\"",
-                          arguments.name, arguments.cluster, listed(file.hosts, &cluster::host::name));
+    problem =
+        fmt::format("--name is {}, which is not a host of {}; it has {}. Name it there on all hosts, or let others "
+                    "join with cluster.membership = \"open\"",
+                    arguments.name, arguments.cluster, listed(file.hosts, &cluster::host::name));
   else if (!cluster::is_host_name(arguments.name))
     problem = fmt::format("--name is {}; it must be 1 to 64 letters, digits, '.', '_' and '-'", arguments.name);
   const auto& arbitrator = file.arbitrator_host();

@@ -109,7 +109,7 @@ std::string result_table(const std::vector<timed_run>& runs, double target) {
   rows.push_back({"interventions", whole_mean(of(&run_outcome::interventions)) + " of " +
                                        whole_mean(of(&run_outcome::windows)) + " windows"});
   rows.push_back({"simulated", whole_mean(values_of(runs, [](const auto& each) { return each.windows_per_second(); })) +
-                                   " windows a second"});
+                                   " windows per second"});
   return cluster::text_table(rows, 2, cluster::heading::absent);
 }
 

@@ -157,7 +157,7 @@ int top(const top_arguments& arguments, command_context& context) {
     const run_directory run(arguments.run);
     const auto parsed = cluster::read_cluster_file(run.cluster_file());
     if (!parsed.errors.empty())
-      return refuse(context.err, run.path() + " is no run directory: " + cluster::to_string(parsed.errors.front()));
+      return refuse(context.err, run.path() + " is not a run directory: " + cluster::to_string(parsed.errors.front()));
     source = from_ledger(run, parsed.file);
   }
   const auto style = output_style::detect();

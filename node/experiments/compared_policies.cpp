@@ -41,11 +41,11 @@ std::uint32_t find_static_best(const comparison_inputs& inputs, const comparison
 std::string search_note(const comparison_inputs& inputs, std::size_t cluster, std::uint32_t best) {
   const auto grid = inputs.grid(cluster);
   if (grid.size() == 1)
-    return fmt::format("static-best is {} samples a worker", best);
+    return fmt::format("static-best is {} samples per worker", best);
   std::string tried;
   for (const auto batch : grid)
     tried += (tried.empty() ? "" : ", ") + std::to_string(batch);
-  return fmt::format("static-best is {} samples a worker, the soonest of {}{}", best, tried,
+  return fmt::format("static-best is {} samples per worker, the soonest of {}{}", best, tried,
                      inputs.search_seeds() == inputs.seeds ? "" : " with the first seed");
 }
 

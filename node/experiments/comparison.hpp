@@ -62,7 +62,7 @@ std::string label_of(const policy_runs& of);
 
 /// The table and the warnings.
 std::string to_text(const comparison& of);
-/// Ratios to static, a row a cluster, and their median; empty for fewer than two.
+/// Ratios to static, a row per cluster, and their median; empty for fewer than two.
 std::string closing_text(const std::vector<comparison>& all);
 /// An array of rows, one a cluster and policy. What is not known is null.
 std::string to_json(const std::vector<comparison>& all);

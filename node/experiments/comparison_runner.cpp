@@ -96,7 +96,7 @@ std::string comparison_runner::survey(const std::vector<planned_run>& plans, std
     }
     const run_directory run(plan.directory);
     if (exists && !run.empty() && !std::filesystem::exists(run.cluster_file()))
-      return plan.directory + " is no run of a comparison; choose another --out";
+      return plan.directory + " is not a run of a comparison; choose another --out";
     unfinished += decision == resume_decision::repeat_unfinished ? 1 : 0;
     changed += decision == resume_decision::repeat_changed ? 1 : 0;
     missing.push_back(&plan);

@@ -135,7 +135,7 @@ const std::vector<settings::field<experiment_finding>> finding_rows = {
     {"finding",
      "figure",
      in<&experiment_finding::figure>,
-     "`seconds`: mean time to the target over the other's; `speed`: samples a second over the other's; `accuracy`:"
+     "`seconds`: mean time to the target over the other's; `speed`: samples per second over the other's; `accuracy`:"
      " final test accuracy less the other's, in percentage points; `equal-time`: the same of the newest "
      "evaluations when the shorter of both runs has ended, mean of the seeds; `interventions`: the guard's share "
      "of the policy's own windows, in percent; `plateau`: the episode in which the mean reward has come 95 % of "
@@ -202,7 +202,7 @@ private:
     for (const auto& part : into_.parts)
       names.push_back(part.name);
     if (std::ranges::count(names, name) == 0 && !reader_.broken().contains(key))
-      reader_.complain(key, fmt::format("{} is no part of this experiment; {}its parts are {}", settings::shown(name),
+      reader_.complain(key, fmt::format("{} is not part of this experiment; {}its parts are {}", settings::shown(name),
                                         settings::suggestion(name, names), settings::quoted_list(names)));
   }
 

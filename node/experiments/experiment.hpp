@@ -28,10 +28,10 @@ struct experiment_part {
 
 enum class finding_figure : std::uint8_t {
   seconds,       ///< mean seconds to the target over those of the other
-  speed,         ///< samples a second over those of the other
+  speed,         ///< samples per second over those of the other
   accuracy,      ///< final accuracy less that of the other, percentage points
   equal_time,    ///< the same where the shorter of both runs ends, seed by seed
-  interventions, ///< share of the policy's windows in which the guard stepped in, percent
+  interventions, ///< share of the policy's windows in which the guard overrode the policy, percent
   plateau        ///< episode in which the reward reaches its plateau, median of the seeds in which it rises
 };
 

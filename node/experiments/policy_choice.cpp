@@ -10,7 +10,7 @@
 namespace dynamix::node {
 namespace {
 
-/// The metadata's kind; empty for what is no policy file.
+/// The metadata's kind; empty for what is not a policy file.
 std::string kind_of(const std::string& path) {
   std::string contents;
   storage::tensor_file parsed;

@@ -112,7 +112,7 @@ std::optional<run_outcome> parse_outcome(const std::string& text) {
                        .series = to_series(object.at("series"))};
   } catch (const json::exception&) {
     return std::nullopt;
-  } catch (const std::logic_error&) { // a fingerprint that is no number
+  } catch (const std::logic_error&) { // a fingerprint that is not a number
     return std::nullopt;
   }
 }

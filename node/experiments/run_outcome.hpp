@@ -44,7 +44,7 @@ struct run_outcome {
   std::uint64_t windows = 0;
   std::uint64_t decisions = 0;         ///< made, one a worker and window
   std::uint64_t changes = 0;           ///< that changed a batch size
-  std::uint64_t interventions = 0;     ///< windows in which the guard stepped in
+  std::uint64_t interventions = 0;     ///< windows in which the guard overrode the policy
   double reward = 0;                   ///< mean of all workers' windows
   std::vector<double> episode_rewards; ///< the same of each episode, where the run is the last of several
   // Means over all steps of all workers.

@@ -47,7 +47,7 @@ double service_seconds(const level_usage& level, const swarm_result& result) {
 std::string levels_table(const swarm_result& result) {
   std::vector<std::vector<std::string>> rows = {{"level", "processes", "CPU of a core", "busiest",
                                                  "us a worker's window", "messages", "MiB before", "MiB after",
-                                                 "KiB a worker"}};
+                                                 "KiB per worker"}};
   for (const auto& level : result.levels)
     rows.push_back({level.name, std::to_string(level.processes),
                     percent(share_of_core(level.cpu_seconds, result.outcome), 1),

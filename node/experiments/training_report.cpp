@@ -105,7 +105,7 @@ std::string training_page(const training_origin& origin, const training_curve& c
                                  grouped(static_cast<std::uint64_t>(windows)), origin.commit}}});
   if (best)
     sections.push_back({.heading = "The version that was kept",
-                        .paragraphs = {"Effective epochs a second in the mode that learns nothing, on the scenarios "
+                        .paragraphs = {"Effective epochs per second in the mode that learns nothing, on the scenarios "
                                        "as they are, over those of a rival on the same seeds."},
                         .table = validation_rows(*best)});
   sections.push_back({.heading = "Learning curve", .charts = charts_of(curve)});

@@ -26,7 +26,7 @@ struct host_list {
 /// for six. Slots are left aside (ada:4), capitals mean the same, and an address of IPv6 gets a name after it.
 host_list parse_host_list(std::string_view text);
 
-/// A line a host: its name, then whatever MPI's programs take there (slots=4, :4, :4:mlx5_0), which is left aside; #
+/// A line per host: its name, then whatever MPI's programs take there (slots=4, :4, :4:mlx5_0), which is left aside; #
 /// begins a comment. UTF-8 or, with its mark, UTF-16.
 host_list parse_hostfile(std::string_view file);
 

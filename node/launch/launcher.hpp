@@ -26,7 +26,7 @@ public:
   virtual ~launch_observer() = default;
   /// At every look, with what the ledger has got since the last. `training`: whoever dies now is started again.
   virtual void look(host_processes& hosts, const std::vector<ledger::row>& rows, bool training) = 0;
-  /// Returns an empty string, or why this is no good end, whatever it looks like.
+  /// Returns an empty string, or why this is not a good end, whatever it looks like.
   virtual std::string ended(const host_end& end) = 0;
   /// Training is to end in an orderly way, although its epochs are not done.
   virtual bool over() const = 0;

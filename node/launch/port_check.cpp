@@ -24,7 +24,7 @@ int try_listen(const std::string& address, std::uint16_t port) {
     return EADDRNOTAVAIL;
   int problem = 0;
   const int descriptor = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int yes = 1; // connections of an earlier run that are still closing are no listener
+  const int yes = 1; // connections of an earlier run that are still closing are not a listener
   if (descriptor < 0 || setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
       bind(descriptor, found->ai_addr, found->ai_addrlen) != 0 || listen(descriptor, 1) != 0)
     problem = errno;

@@ -74,7 +74,7 @@ std::string detail_of(const nlohmann::json& findings, const char* subject) {
   return "";
 }
 
-/// Samples a second; 0: there is no such figure.
+/// Samples per second; 0: there is no such figure.
 double speed_of(const nlohmann::json& profile) {
   for (const auto& row : profile)
     if (const auto rate = row.find("samples_per_second"); rate != row.end() && rate->is_number())

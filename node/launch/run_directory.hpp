@@ -4,7 +4,7 @@
 ///   cluster.toml          the resolved cluster file, with the command line's changes
 ///   windows.jsonl         the ledger; windows-BEGIN.jsonl.gz its older parts
 ///   summary.json          what came of it
-///   epochs.csv            one line an evaluation
+///   epochs.csv            one line per evaluation
 ///   report.txt            the text of `dynamix-node report`
 ///   report.html           the run as a page
 ///   logs/HOST.log         what a host's process said

@@ -8,7 +8,7 @@
 
 namespace dynamix::node {
 
-/// One row a worker: slow-down, batch sizes, samples and their share, where a step's time went.
+/// One row per worker: slow-down, batch sizes, samples and their share, where a step's time went.
 std::string workers_table(const run_summary& summary);
 /// The rows of workers_table as a JSON array.
 std::string workers_json(const run_summary& summary);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A run's course as columns of numbers, one row a window: what charts draw. Pure.
+/// A run's course as columns of numbers, one row per window: what charts draw. Pure.
 
 #include "ledger/worker_course.hpp"
 
@@ -28,8 +28,8 @@ enum class column : std::size_t {
   reward_high,
   entropy, ///< of the policy's probabilities over that of even odds, mean, [0, 1]; NaN without probabilities
   guarded, ///< 1 where the guard stepped in
-  // Where a step's time goes: seconds a step, means over the workers. The last four are NaN, and `exchange` holds what
-  // they would split, where the ledger does not attribute the time.
+  // Where a step's time goes: seconds per step, means over the workers. The last four are NaN, and `exchange` holds
+  // what they would split, where the ledger does not attribute the time.
   compute,
   exchange,
   data,

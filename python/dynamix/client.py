@@ -85,7 +85,7 @@ class Client:
                 return
             yield line.decode(errors="replace")
 
-    # Beginning. Rows are int64, one row a member, given by the address of the first number.
+    # Beginning. Rows are int64, one row per member, given by the address of the first number.
 
     def introduce(self, workload: raw.Workload, row: int) -> None:
         self._check(self._library.dynamix_introduce(self.handle, byref(workload), row))

@@ -96,12 +96,12 @@ def warn_of_unknown_kind(optimizers: Sequence[Optimizer]) -> None:
 
 
 def warn_of_strangers(optimizers: Sequence[Optimizer], model: torch.nn.Module) -> None:
-    """Of parameters that are stepped and are no part of the model, among several members: a loss's own, say."""
+    """Of parameters that are stepped and are not part of the model, among several members: a loss's own, say."""
     known = {id(parameter) for parameter in model.parameters()}
     count = sum(each.requires_grad and id(each) not in known
                 for optimizer in optimizers for group in optimizer.param_groups for each in group["params"])
     if count:
-        _log.warning("%d parameters of the optimiser are no part of the model that joined: nobody averages their gradients, which each "
+        _log.warning("%d parameters of the optimiser are not part of the model that joined: nobody averages their gradients, which each "
                      "member makes of its own batch. Put them into the model, as a module of it", count)
 
 

@@ -103,7 +103,7 @@ class Peers:
 
     def _form(self) -> Any:
         if self.position < 0:
-            raise ValueError("this process is no member of process_group")
+            raise ValueError("this process is not a member of process_group")
         timeout = _timeout_of(self.group)
         if self.size == _distributed.get_world_size():
             return _distributed.new_group(backend="gloo", timeout=timeout)

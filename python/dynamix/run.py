@@ -131,7 +131,7 @@ class Run(Membership):
             seed: of the permutations; that of member 0 counts.
             weights: one a sample: each epoch draws as many samples as there are, by weight and with replacement, as
                 WeightedRandomSampler(weights, len(weights)) does. The same on all members; the draws follow from `seed`.
-            budget, cost: in place of `batch_size`: the cost of this worker's samples a step at the start, and the cost of each sample
+            budget, cost: in place of `batch_size`: the cost of this worker's samples per step at the start, and the cost of each sample
                 (its tokens, say), above 0 and the same on all members. The mean is over their cost, unless the script calls `weight`.
                 Batch sizes, their bounds and `status` are then costs, too.
             grouped: samples of a step are alike in cost, for batches that are padded. False: mixed, and shared out more evenly.
@@ -246,7 +246,7 @@ class Run(Membership):
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """With `weighting="loss"`, in each step and on all members: `run.scale(loss).backward()`. The plain mean of the members'
-        gradients is then that of the joined batch. One batch a step; a loss over no items that is NaN stays so."""
+        gradients is then that of the joined batch. One batch per step; a loss over no items that is NaN stays so."""
         if not self._by_loss:
             raise RuntimeError("run.scale() is for dynamix.join(..., weighting=\"loss\"); gradients are weighted already")
         return self._ready().scale_loss(loss)

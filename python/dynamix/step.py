@@ -404,7 +404,7 @@ class Step:
         self.progress = self.client.status().progress
 
     def restart_clock(self) -> None:
-        """The next step begins now: what has gone by since the last one (an evaluation) is no part of it."""
+        """The next step begins now: what has gone by since the last one (an evaluation) is not part of it."""
         self._restart_host_clock(time.perf_counter())
         if self._clock is not None:
             self._clock.restart()

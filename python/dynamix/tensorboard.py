@@ -103,7 +103,7 @@ def rows(ledger: str) -> Iterator[Dict[str, Any]]:
 def _ledger(run: str) -> str:
     ledger = os.path.join(run, "windows.jsonl")
     if not os.path.isfile(ledger):
-        raise FileNotFoundError(f"{run} is no run directory: it has no windows.jsonl")
+        raise FileNotFoundError(f"{run} is not a run directory: it has no windows.jsonl")
     return ledger
 
 

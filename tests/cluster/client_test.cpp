@@ -149,7 +149,7 @@ TEST_F(Clients, AreWaitedForAndRefusedWithAReason) {
   noise.send_bytes(garbage.data(), sizeof(garbage));
   EXPECT_FALSE(noise.receive().has_value());
   EXPECT_TRUE(noise.ended());
-  EXPECT_TRUE(wait_for_log("w1", "it sends what is no message"));
+  EXPECT_TRUE(wait_for_log("w1", "it sends what is not a message"));
   EXPECT_TRUE(generations().empty()) << "nobody is placed before all are there";
   agents.signal(SIGINT);
   EXPECT_NE(agents.wait().code, 0);

@@ -249,7 +249,7 @@ TEST_F(Forms, AnOpenClusterDecidesForTheGroupThatAScriptHasNow) {
   EXPECT_THAT(generations().back().members, ::testing::UnorderedElementsAre("w0", "guest/0", "guest/1"));
 }
 
-/// With two processes a host in place of eight.
+/// With two processes per host in place of eight.
 TEST_F(Forms, TheClusterOfAllFormsGoesOnWhenItsLeaderAndAProcessDie) {
   std::vector<std::string> arguments = {
       "local", "--cluster", DYNAMIX_SOURCE_DIRECTORY "/deployments/clusters/scripts-40.toml", "--out", run().path()};

@@ -139,7 +139,7 @@ TEST_F(OpenCluster, IsNoneWhereTheFileDoesNotSaySo) {
   write_file({.slowdowns = {1}});
   const auto refused = start_host("guest").wait();
   EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.output, HasSubstr("--name is guest, which is no host of"));
+  EXPECT_THAT(refused.output, HasSubstr("--name is guest, which is not a host of"));
   EXPECT_THAT(refused.output, HasSubstr("cluster.membership = \"open\""));
 }
 

@@ -106,7 +106,7 @@ TEST_F(LivePage, ServesARunThatIsOver) {
   const auto open = end_of({"dashboard", "--run", run().path(), "--listen", "0.0.0.0:" + std::to_string(page_)});
   EXPECT_EQ(open.code, 2);
   EXPECT_THAT(open.output, HasSubstr("needs a token file"));
-  EXPECT_THAT(end_of({"dashboard", "--run", "nowhere"}).output, HasSubstr("nowhere is no run directory"));
+  EXPECT_THAT(end_of({"dashboard", "--run", "nowhere"}).output, HasSubstr("nowhere is not a run directory"));
   EXPECT_THAT(end_of({"dashboard", "--run", run().path(), "--listen", "8080"}).output, HasSubstr("must be an address"));
   page.signal(SIGINT);
   EXPECT_EQ(page.wait().code, 0);

@@ -45,7 +45,7 @@ void read_frame(byte_span bytes) {
 }
 
 /// What libraft hands over: entries and, where the first word is odd, snapshots, both with the right seal, since a
-/// checksum is no defence; and what comes before: the challenge.
+/// checksum is not a defence; and what comes before: the challenge.
 void read_journal(byte_span bytes) {
   if (bytes.size() >= replication::greeting_bytes)
     replication::decode_greeting(bytes.first<replication::greeting_bytes>());

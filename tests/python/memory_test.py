@@ -53,7 +53,7 @@ class Lines(logging.Handler):
 
 
 def train(rank, world, limited):
-    """Rank 0 takes 4 samples a step, rank 1 takes 48, of which memory holds but a part."""
+    """Rank 0 takes 4 samples per step, rank 1 takes 48, of which memory holds but a part."""
     lines = Lines()
     logging.getLogger("dynamix").addHandler(lines)
     torch.manual_seed(5)
@@ -115,7 +115,7 @@ class Memory(Gradients):
 
 
 def accumulate(rank, world):
-    """Rank 0 has 4 samples a step and rank 1 has 14, both in micro-batches of at most 4: the steps, and the passes of each."""
+    """Rank 0 has 4 samples per step and rank 1 has 14, both in micro-batches of at most 4: the steps, and the passes of each."""
     torch.manual_seed(5)
     net = Wide()
     model = DistributedDataParallel(net)

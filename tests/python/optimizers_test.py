@@ -226,7 +226,7 @@ class Several(unittest.TestCase):
 
     def test_of_parameters_outside_of_the_model_are_told_of(self):
         told = ranks.run(join_with_a_margin, 2, False)
-        self.assertIn("1 parameters of the optimiser are no part of the model that joined", told[0])
+        self.assertIn("1 parameters of the optimiser are not part of the model that joined", told[0])
         self.assertEqual((told[1], ranks.run(join_with_a_margin, 2, True)), ("", ["", ""]))
 
     def test_of_other_models_are_left_alone(self):

@@ -89,7 +89,7 @@ class Command(unittest.TestCase):
     def test_says_that_a_run_is_none(self):
         status, _, error = self.run_command("tensorboard", "/nowhere")
         self.assertEqual(status, 1)
-        self.assertIn("/nowhere is no run directory", error)
+        self.assertIn("/nowhere is not a run directory", error)
 
     def test_writes_event_files_that_hold_the_curves(self):
         """By Torch's writer, where its package is there, and by the package's own."""
@@ -105,7 +105,7 @@ class Command(unittest.TestCase):
                 self.assertEqual(events[0][3], [b"brain.Event:2"])
                 read = []
                 for event in events[1:]:
-                    self.assertGreater(event[1][0], 1e9, "wall_time is no time")
+                    self.assertGreater(event[1][0], 1e9, "wall_time is not a time")
                     scalar = fields_of(fields_of(event[5][0])[1][0])
                     read.append((scalar[1][0].decode(), scalar[2][0], event.get(2, [0])[0]))
                 expected = [(tag, struct.unpack("<f", struct.pack("<f", value))[0], step)

@@ -1,4 +1,4 @@
-"""Runs a function as the ranks of a Gloo group on loopback: a process a rank, forked, so that Torch is loaded once."""
+"""Runs a function as the ranks of a Gloo group on loopback: a process per rank, forked, so that Torch is loaded once."""
 import faulthandler
 import multiprocessing
 import os

@@ -159,7 +159,7 @@ class Gradients(unittest.TestCase):
 
 def train_beside_a_slow_one(rank, world, sockets, weighting, rates):
     """Trains with one rank or more slower than the others by waiting. This rank's share in the last steps, the times that it told
-    of its steps a sample, and what was warned of."""
+    of its steps per sample, and what was warned of."""
     torch.manual_seed(1)
     model = sharded(Layers())
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.001)

@@ -238,7 +238,7 @@ caf::strong_actor_ptr arbitrator_host::start_arbitrator() {
 void arbitrator_host::commit(replication::journal_entry entry, const std::function<void(bool kept)>& done) {
   replication::word_list words;
   if (const auto fault = replication::encode(entry, words); !fault.empty())
-    world_.checks.violated("the journal was given what is no entry: " + fault);
+    world_.checks.violated("the journal was given what is not an entry: " + fault);
   const auto verdict = kept_.apply(words).result;
   world_.log([&] { return fmt::format("journal: {}, {}", kind_name(entry), to_string(verdict)); });
   if (const auto* window = std::get_if<replication::window_decided>(&entry.content))

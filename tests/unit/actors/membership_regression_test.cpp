@@ -30,7 +30,7 @@ TEST_F(MembershipRegression, AStepInFlightIsCountedOnce) {
   EXPECT_EQ(change.steps_lost, 0U);
 }
 
-/// the notice named generation 0, which is no message.
+/// the notice named generation 0, which is not a message.
 TEST_F(MembershipRegression, ANewcomerThatWakesBeforeItHadAPlaceIsTold) {
   EXPECT_EQ(admit(hello("ada")).verdict, welcome_verdict::accepted);
   let_silent("ada");

@@ -55,7 +55,7 @@ TEST(Introduction, ComesBackFromItsColumns) {
 }
 
 TEST(Introduction, TellsThatNoStepWouldBeLeft) {
-  auto all = three(); // of 27 samples a step
+  auto all = three(); // of 27 samples per step
   lockstep_options begun;
   for (auto& each : all) {
     each.drop_last = true;
@@ -75,14 +75,14 @@ TEST(Introduction, TellsWhatDoesNotFitTogether) {
   const std::vector<std::pair<std::string, std::function<void(introduction&)>>> cases = {
       {"version of the library is 3 on member 0 and 4 on member 1", [](auto& of) { of.version = 4; }},
       {"number of members", [](auto& of) { of.members = 4; }},
-      {"samples an epoch is 1000 on member 0 and 999 on member 1; all must train on the same data set",
+      {"samples per epoch is 1000 on member 0 and 999 on member 1; all must train on the same data set",
        [](auto& of) { of.samples = 999; }},
       {"shuffle", [](auto& of) { of.shuffled = false; }},
       {"drop_last", [](auto& of) { of.drop_last = true; }},
       {"rule", [](auto& of) { of.rule = messages::rate_rule::linear; }},
       {"optimiser", [](auto& of) { of.adaptive = false; }},
       {"noise", [](auto& of) { of.noise_interval = 8; }},
-      {"steps a window", [](auto& of) { of.window_steps = 10; }},
+      {"steps per window", [](auto& of) { of.window_steps = 10; }},
       {"whether there is an agent", [](auto& of) { of.has_agent = false; }},
       {"cluster file's workers", [](auto& of) { of.workers = 7; }},
       {"cluster file's seed", [](auto& of) { of.cluster_seed = 98; }},

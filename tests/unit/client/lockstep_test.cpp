@@ -437,7 +437,7 @@ TEST(Lockstep, RefusesStatesThatItCannotGoOnFrom) {
     EXPECT_EQ(steps.save(), good);
   }
   lockstep longer(options_for(0, two, 101));
-  EXPECT_THAT(longer.restore(good), testing::HasSubstr("100 samples an epoch, this run has 101"));
+  EXPECT_THAT(longer.restore(good), testing::HasSubstr("100 samples per epoch, this run has 101"));
   auto options = options_for(0, two, 100);
   options.seed = 8;
   lockstep reseeded(options);
@@ -502,7 +502,7 @@ TEST(Lockstep, CountsAccumulatedBatchesAsOneStepOfTheOptimiser) {
   }
   EXPECT_EQ(steps.own_samples(), 40U);
   const auto progress = steps.rate(0);
-  EXPECT_EQ(progress.rate.learning_rate, 1) << "the user's schedule is meant for four batches a step";
+  EXPECT_EQ(progress.rate.learning_rate, 1) << "the user's schedule is meant for four batches per step";
   EXPECT_EQ(progress.gain, 1);
   EXPECT_FALSE(steps.complete(false));
   EXPECT_EQ(steps.step(), 4U);

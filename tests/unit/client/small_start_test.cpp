@@ -29,7 +29,7 @@ protected:
     return steps;
   }
 
-  /// One step in which all hold a decision of so many samples a member, or none (0). Returns its global batch.
+  /// One step in which all hold a decision of so many samples per member, or none (0). Returns its global batch.
   std::uint64_t step(lockstep& steps, std::uint32_t decided = 0) {
     dealt_step dealt;
     steps.deal(dealt);

@@ -239,7 +239,7 @@ INSTANTIATE_TEST_SUITE_P(
         broken_file{"[ppo]", "shards = [\"north\"]\n[ppo]",
                     "f.toml:14:10: arbitrator.shards needs arbitrator.topology = \"tree\""},
         broken_file{"[ppo]", "topology = \"tree\"\nshards = [\"nobody\"]\n[ppo]",
-                    "f.toml:15:10: arbitrator.shards names \"nobody\", which is no host of this file"},
+                    "f.toml:15:10: arbitrator.shards names \"nobody\", which is not a host of this file"},
         broken_file{"[ppo]", "fanout = 1\n[ppo]", "f.toml:14:10: arbitrator.fanout is 1; it must be in [2, 256]"},
         broken_file{"[ppo]", "[dashboard]\nlisten = \"8080\"\n[ppo]",
                     "f.toml:15:10: dashboard.listen is \"8080\"; it must be an address and a port such as"},

@@ -26,7 +26,7 @@ TEST(ClusterTimeouts, KeepTheHeartbeatAtASecondOrMore) {
   for (const std::uint32_t detect_ms : {100U, 999U, 4000U, 60000U}) {
     const timeouts derived = derive_timeouts(detect_ms);
     EXPECT_GE(derived.heartbeat_interval_ms, 1000U) << detect_ms;
-    EXPECT_GE(derived.silence_ms, 4 * derived.beat_interval_ms) << "three lost signs of life are no failure";
+    EXPECT_GE(derived.silence_ms, 4 * derived.beat_interval_ms) << "three lost signs of life are not a failure";
     EXPECT_LT(derived.silence_ms + derived.beat_interval_ms, 2 * detect_ms) << "a hung worker is found within 2d";
     EXPECT_EQ(derived.connection_timeout_ms, 4 * derived.heartbeat_interval_ms) << detect_ms;
     EXPECT_LT(derived.gather_timeout_ms, derived.collective_timeout_ms) << detect_ms;

@@ -46,7 +46,7 @@ TEST(Access, ATokenIsOneLongLine) {
   EXPECT_EQ(said(token + "\n"), "token " + token);
   EXPECT_THAT(said("short\n"), ::testing::HasSubstr("16 to 1024"));
   EXPECT_THAT(said(""), ::testing::HasSubstr("holds 0 characters"));
-  EXPECT_THAT(said("two words are no token"), ::testing::HasSubstr("without blanks"));
+  EXPECT_THAT(said("two words are not a token"), ::testing::HasSubstr("without blanks"));
   EXPECT_THAT(said(std::string(5000, 'x')), ::testing::HasSubstr("token"));
   std::string read;
   EXPECT_THAT(read_token(directory.path() + "/none", read), ::testing::HasSubstr("No such file"));

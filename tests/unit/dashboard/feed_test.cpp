@@ -242,7 +242,7 @@ TEST_F(Feed, TheStateHoldsWhatThePageShows) {
   EXPECT_EQ(state["evaluations"][0]["test_accuracy"], 0.75);
   EXPECT_EQ(state["policy_history"]["approximate_kl"][0], 0.01);
   EXPECT_EQ(state["warnings"][0], "w1: a \"quoted\" text ") << "a warning is one line that can be printed";
-  EXPECT_EQ(state["now"]["noise_scale"], nullptr) << "not known is no number";
+  EXPECT_EQ(state["now"]["noise_scale"], nullptr) << "not known is not a number";
   const auto now_only = json::parse(from.state(false));
   EXPECT_FALSE(now_only.contains("history"));
   EXPECT_EQ(now_only["evaluations"].size(), 1U);

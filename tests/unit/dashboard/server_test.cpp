@@ -410,7 +410,7 @@ TEST_F(EncryptedServer, StreamsAndCutsSilentClients) {
   int windows = 1;
   client.Get("/events", [&](const char* data, std::size_t size) {
     text.append(data, size);
-    // Only now is it known from where on events are told; what has come before is no event.
+    // Only now is it known from where on events are told; what has come before is not an event.
     if (windows == 1 && text.find("event: reset") != std::string::npos)
       append(window_row(static_cast<std::uint64_t>(++windows)));
     return text.find("\"kind\":\"window\"") == std::string::npos;

@@ -279,7 +279,7 @@ TEST(FormChoice, TriesWhatCouldWinAndKeepsWhatIsFastest) {
   form_choice choice;
   EXPECT_EQ(choice.now(), route{form::union_of_items});
   EXPECT_FALSE(choice.predict({form::gather}, load_of(0.01)));
-  // A link of 1 GB a second; sketches cost ten times as much a byte, for the CPU.
+  // A link of 1 GB per second; sketches cost ten times as much a byte, for the CPU.
   const auto seconds = [&](route by, const form_load& load) {
     return 1e-9 * bytes_of(by, load) * (by.how == form::lhc ? 10 : 1);
   };

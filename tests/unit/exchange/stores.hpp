@@ -53,7 +53,7 @@ private:
   std::map<std::string, std::vector<std::uint8_t>> values_;
 };
 
-/// A store for ranks that are processes of one machine: a file a key. Has no counters, since a meeting needs none.
+/// A store for ranks that are processes of one machine: a file per key. Has no counters, since a meeting needs none.
 class file_store final : public store {
 public:
   explicit file_store(std::string directory) : directory_(std::move(directory)) {}

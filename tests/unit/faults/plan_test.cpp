@@ -123,7 +123,7 @@ TEST(Plan, NamesTargetsThatTheClusterDoesNotHave) {
 TEST(Plan, EveryShippedPlanFitsItsCluster) {
   std::size_t plans = 0;
   for (const auto& entry : std::filesystem::directory_iterator(DYNAMIX_SOURCE_DIRECTORY "/deployments/faults")) {
-    EXPECT_EQ(entry.path().extension(), ".toml") << entry.path() << " is no plan";
+    EXPECT_EQ(entry.path().extension(), ".toml") << entry.path() << " is not a plan";
     ++plans;
     const auto read = read_plan(entry.path().string());
     for (const auto& error : read.errors)

@@ -70,7 +70,7 @@ TEST(Explanation, ShowsWhatTheGuardPutInThePlaceOfAProposal) {
   });
   EXPECT_THAT(to_text(explanation),
               HasSubstr("  The action that it chose was not taken. Probabilities: -25 0.25, 0 0.50, +25 0.25.\n"
-                        "  The guard stepped in (slower than goodput); proposed was 300.\n"
+                        "  The guard overrode the policy (slower than goodput); proposed was 300.\n"
                         "  Batch 64 -> 89: guard: the policy's batch sizes promise 9 % less\n"));
   const auto object = nlohmann::json::parse(to_json(explanation))[0];
   EXPECT_EQ(object["proposed_batch"], 300);

@@ -59,7 +59,7 @@ TEST(Progress, ShowsEverythingOnOneLine) {
             "epoch 1/2  15 %  500 samples/s  test accuracy 87.7 %  ETA 34 s  batch ada 89 ben 39");
 }
 
-/// Two epochs of 10,000 samples, the first 3,000 done at 500 a second, with a target.
+/// Two epochs of 10,000 samples, the first 3,000 done at 500 per second, with a target.
 std::vector<ledger::row> rows_with_target(double target) {
   auto rows = sample_rows();
   std::get<ledger::start>(rows[0].entry).target_accuracy = target;
@@ -78,7 +78,7 @@ TEST(Progress, ExpectsTheTargetWhereTheErrorComesToIt) {
                                            .test_accuracy = 1 - 10 / std::sqrt(samples)}}});
   const auto eta = after(rows).time_to_target();
   ASSERT_TRUE(eta);
-  EXPECT_NEAR(eta->soonest_seconds, 14, 1e-9) << "7,000 samples at 500 a second";
+  EXPECT_NEAR(eta->soonest_seconds, 14, 1e-9) << "7,000 samples at 500 per second";
   EXPECT_NEAR(eta->latest_seconds.value_or(-1), 14, 2) << "they lie on the line: at most an evaluation later";
   EXPECT_THAT(progress_line(after(rows)), ::testing::HasSubstr("ETA at most 34 s, 90.0 % in about 14 s  batch"));
   rows[0] = rows_with_target(0.95)[0]; // 40,000 samples: the epochs end before

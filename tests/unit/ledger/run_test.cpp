@@ -186,7 +186,7 @@ TEST(Warnings, NameTheFailureSignatures) {
   EXPECT_THAT(found, Contains(HasSubstr("the batch size of w0 is stuck at batch.lowest, 8")));
   EXPECT_THAT(found, Contains(HasSubstr("telemetry costs")));
   EXPECT_THAT(found, Contains(HasSubstr("came too late for their window, most of them from w1")));
-  EXPECT_THAT(found, Contains(HasSubstr("the guard stepped in")));
+  EXPECT_THAT(found, Contains(HasSubstr("the guard overrode")));
   EXPECT_THAT(found, Contains(HasSubstr("the reward collapsed")));
   EXPECT_EQ(find_warnings(begun(200)).size(), 0U);
 }

@@ -65,7 +65,7 @@ TEST_F(FileSignature, OfACertificateThatHasExpiredSinceStillCounts) {
 TEST_F(FileSignature, ThatIsMissingOrUnreadableIsTold) {
   for (const auto* text : {"", "dynamix-signature-1\n", "dynamix-signature-1\n00\n", "dynamix-signature-1\nxyz\n\n"}) {
     ASSERT_EQ(write_private_file(beside(), text), "");
-    EXPECT_THAT(check().problem, HasSubstr("is no signature")) << text;
+    EXPECT_THAT(check().problem, HasSubstr("is not a signature")) << text;
   }
   std::filesystem::remove(beside());
   EXPECT_EQ(check().problem, "");

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A peer that is no pump: bare TCP, or TLS with whatever it likes.
+/// A peer that is not a pump: bare TCP, or TLS with whatever it likes.
 
 #include "links/certificate.hpp"
 

@@ -91,7 +91,7 @@ TEST_F(CompareCommand, TouchesNoDirectoryThatIsNotItsOwn) {
   ASSERT_EQ(storage::write_file_atomically(out() + "/straggler-8/static-seed-1/thesis.txt", std::string("words")), "");
   const auto refused = compare({"--policies", "static", "--seeds", "1"});
   EXPECT_EQ(refused.code, exit_refused);
-  EXPECT_THAT(refused.err, HasSubstr("is no run of a comparison; choose another --out"));
+  EXPECT_THAT(refused.err, HasSubstr("is not a run of a comparison; choose another --out"));
   EXPECT_EQ(read(out() + "/straggler-8/static-seed-1/thesis.txt"), "words");
 }
 
@@ -103,7 +103,8 @@ TEST_F(CompareCommand, LooksForTheBestEqualBatch) {
   const auto best = rows[1]["static_batch"].get<int>();
   const auto text = compare(
       {"--policies", "static,static-best", "--seeds", "1", "--set", "batch.lowest=32", "--set", "batch.highest=128"});
-  EXPECT_THAT(text.out, HasSubstr("static-best is " + std::to_string(best) + " samples a worker, the soonest of 32, "));
+  EXPECT_THAT(text.out,
+              HasSubstr("static-best is " + std::to_string(best) + " samples per worker, the soonest of 32, "));
   EXPECT_THAT(text.out, HasSubstr("static-best (" + std::to_string(best) + ")"));
   EXPECT_LE(rows[1]["ratio_to_static"]["mean"], 1.01) << "static's own batch is among the candidates";
 }

@@ -140,8 +140,9 @@ TEST(Experiment, SaysWhereItsFileIsWrong) {
                                           "figure = \"second\"\n",
                                           "e.toml");
   ASSERT_EQ(read.errors.size(), 2U);
-  EXPECT_EQ(to_string(read.errors[0]), "e.toml:8:8: \"life\" is no part of this experiment; did you mean \"live\"? its "
-                                       "parts are \"live\"");
+  EXPECT_EQ(to_string(read.errors[0]),
+            "e.toml:8:8: \"life\" is not part of this experiment; did you mean \"live\"? its "
+            "parts are \"live\"");
   EXPECT_THAT(to_string(read.errors[1]), HasSubstr("e.toml:9:10: finding.figure is \"second\""));
   EXPECT_THAT(to_string(parse_experiment_text("[experiment]\ntitle = \"T\"\n", "e.toml").errors.at(0)),
               HasSubstr("1 to 64 sections [[part]]"));

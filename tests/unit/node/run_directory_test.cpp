@@ -96,7 +96,7 @@ TEST(RunDirectory, WithoutAClusterFileIsNoRun) {
   const temporary_directory directory;
   std::string error;
   read_run(run_directory(directory.path()), error);
-  EXPECT_THAT(error, HasSubstr("is no run directory"));
+  EXPECT_THAT(error, HasSubstr("is not a run directory"));
 }
 
 } // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A small run as its records: two workers, a decision a window.
+/// A small run as its records: two workers, a decision per window.
 
 #include "node/reports/run_records.hpp"
 

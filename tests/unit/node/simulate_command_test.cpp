@@ -32,7 +32,7 @@ TEST(Simulate, PrintsTheRunAndWhatCameOfIt) {
   ASSERT_EQ(said.code, exit_done) << said.err;
   EXPECT_THAT(said.out, HasSubstr("  seed 1: target not reached in "));
   EXPECT_THAT(said.out, HasSubstr("mean batch"));
-  for (const char* row : {"final accuracy", "samples/s", "decisions", "interventions", "windows a second"})
+  for (const char* row : {"final accuracy", "samples/s", "decisions", "interventions", "windows per second"})
     EXPECT_THAT(said.out, HasSubstr(row));
 }
 

@@ -268,9 +268,9 @@ TEST(Summary, CountsTheWindowsInWhichTheGuardSteppedIn) {
   const auto summary = summarise(records);
   EXPECT_EQ(summary.decisions.windows, 2U);
   EXPECT_EQ(summary.decisions.interventions, 1U);
-  EXPECT_THAT(result_block(summary), HasSubstr("stepped in in 1 of 2 windows"));
+  EXPECT_THAT(result_block(summary), HasSubstr("overrode 1 of 2 decisions"));
   EXPECT_EQ(nlohmann::json::parse(to_json(summary))["decisions"]["interventions"], 1);
-  EXPECT_THAT(result_block(summarise(sample_records())), Not(HasSubstr("stepped in")));
+  EXPECT_THAT(result_block(summarise(sample_records())), Not(HasSubstr("overrode")));
 }
 
 TEST(SummaryJson, HasEveryPromisedKey) {

@@ -24,7 +24,7 @@ inline std::string find_violation(const nlohmann::json& event) {
   if (std::string("XiCMbe").find(phase) == std::string::npos || phase.size() != 1)
     return "of an unknown phase";
   if (event.contains("args") && !event["args"].is_object())
-    return "with arguments that are no object";
+    return "with arguments that are not an object";
   if (phase == "M") {
     static const std::map<std::string, const char*> known = {
         {"process_name", "name"}, {"thread_name", "name"}, {"process_sort_index", "sort_index"}};

@@ -159,7 +159,7 @@ TEST(Warnings, TellOfAGuardThatStepsInAllTheTime) {
   };
   EXPECT_THAT(
       warnings_of(guarded(4)),
-      ElementsAre("the guard stepped in in 40 % of the windows, mostly for: slower than goodput; the policy does not "
+      ElementsAre("the guard overrode 40 % of the decisions, mostly for: slower than goodput; the policy does not "
                   "fit this cluster: train it further, or use arbitrator.policy = \"goodput\""));
   EXPECT_THAT(warnings_of(guarded(3)), IsEmpty());
 }

@@ -8,7 +8,7 @@
 namespace dynamix::policy {
 namespace {
 
-/// Four equal workers of 1 ms a sample and 10 ms a step, whose steps last 5 ms longer than they compute.
+/// Four equal workers of 1 ms per sample and 10 ms per step, whose steps last 5 ms longer than they compute.
 class equal_workers {
 public:
   explicit equal_workers(std::uint32_t batch) : batches_(4, batch) {}

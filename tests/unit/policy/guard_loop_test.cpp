@@ -35,7 +35,7 @@ public:
     return file;
   }
 
-  /// Runs one window and decides on it. Returns what was in force: samples a second, each as good as a first one.
+  /// Runs one window and decides on it. Returns what was in force: samples per second, each as good as a first one.
   double run() {
     const auto in_force = pipeline_.front();
     const auto total = std::accumulate(in_force.begin(), in_force.end(), std::uint64_t{0});

@@ -20,7 +20,7 @@ using batches = std::vector<std::uint32_t>;
 constexpr cluster::batch limits{.initial = 64, .lowest = 8, .highest = 256};
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
-/// Two hosts, the second half as fast: 0.1 and 0.2 ms a sample, and an exchange of 5 ms.
+/// Two hosts, the second half as fast: 0.1 and 0.2 ms per sample, and an exchange of 5 ms.
 class Guard : public ::testing::Test {
 protected:
   Guard() {

@@ -19,7 +19,7 @@ using ::testing::Lt;
 
 constexpr cluster::batch limits{.initial = 64, .lowest = 16, .highest = 1024};
 
-/// A window in which every worker ran with 64 samples a step and computed for these seconds.
+/// A window in which every worker ran with 64 samples per step and computed for these seconds.
 messages::shard_report measured(std::uint64_t window, const std::vector<double>& seconds) {
   auto shard = testing::make_shard(static_cast<std::uint32_t>(seconds.size()), window);
   for (std::size_t i = 0; i < seconds.size(); ++i) {
@@ -96,8 +96,8 @@ TEST(Omnilearn, TakesTheProportionalStep) {
   // db = -(64/0.02)(0.02 - 0.04) = 64 and -(64/0.06)(0.06 - 0.04) = -21.3; 128 : 42.7 of 128 samples is 96 : 32.
   const auto choices = measured_omnilearn().decide(measured(1, {0.02, 0.06}));
   EXPECT_THAT(batches(choices), ElementsAre(96, 32));
-  EXPECT_EQ(choices[0].reason, "computes 20.0 ms a step against a mean of 40.0 ms: +64 of 64");
-  EXPECT_EQ(choices[1].reason, "computes 60.0 ms a step against a mean of 40.0 ms: -21 of 64");
+  EXPECT_EQ(choices[0].reason, "computes 20.0 ms per step against a mean of 40.0 ms: +64 of 64");
+  EXPECT_EQ(choices[1].reason, "computes 60.0 ms per step against a mean of 40.0 ms: -21 of 64");
 }
 
 TEST(Omnilearn, DoesNotMoveWithinItsDeadBand) {
@@ -171,7 +171,7 @@ TEST(Goodput, SplitsTheGlobalBatchAsItIsWhileTheNoiseIsUnknown) {
 
 TEST(Goodput, DoesNotMoveForLittle) {
   auto controller = measured_goodput(0.01);
-  const auto shard = noisy(0.01, 400); // the best split takes 30 + 10 ms a step, this one 30.3 + 10 ms
+  const auto shard = noisy(0.01, 400); // the best split takes 30 + 10 ms per step, this one 30.3 + 10 ms
   for (const auto& each : controller.decide(shard, {97, 31}))
     EXPECT_THAT(each.reason, HasSubstr("keeps " + std::to_string(each.rank == 0 ? 97 : 31)));
 }

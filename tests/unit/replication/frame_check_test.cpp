@@ -101,7 +101,7 @@ TEST(FrameCheck, RefusesWhatLibraftWouldTakeOnTrust) {
   for (const auto& [bytes, reason] : refused)
     for (const std::size_t size : {1UL, bytes.size()}) {
       const auto problem = fed(bytes, size);
-      EXPECT_TRUE(problem.starts_with("it is no voter's message: ")) << reason << ": " << problem;
+      EXPECT_TRUE(problem.starts_with("it is not a voter's message: ")) << reason << ": " << problem;
       EXPECT_NE(problem.find(reason), std::string::npos) << reason << ": " << problem;
     }
 }

@@ -11,7 +11,7 @@ public:
   explicit raw_peer(std::uint16_t port);
   raw_peer(const raw_peer&) = delete;
   ~raw_peer();
-  /// A peer that has hung up is no failure.
+  /// A peer that has hung up is not a failure.
   void send(const std::vector<std::uint8_t>& bytes);
   void finish_sending();
   /// Fewer when the peer hangs up first.

@@ -221,7 +221,7 @@ TEST(Transport, GivesUpOnAPeerThatListensButSaysNothing) {
 TEST(Transport, GivesUpOnAPortWhereNobodyListensAndOnANameThatIsNone) {
   const auto gone = raw_listener().port();
   transport_host host(1, {{2, at(gone)}, {3, "no-such-host.invalid:1"}, {4, "nonsense"}}, secret);
-  for (const std::uint64_t id : {2, 3, 4, 5}) // 5 is no voter
+  for (const std::uint64_t id : {2, 3, 4, 5}) // 5 is not a voter
     EXPECT_EQ(host.connect(id), RAFT_NOCONNECTION) << id;
 }
 
@@ -264,7 +264,7 @@ TEST(Transport, SaysWhyItCannotListen) {
   EXPECT_THAT(transport_host::listen_error(at(taken.port())), testing::HasSubstr("address already in use"));
 }
 
-/// Voters 1 and 2 of the hosts "one" and "two", which have keys, as has "three", which is no voter.
+/// Voters 1 and 2 of the hosts "one" and "two", which have keys, as has "three", which is not a voter.
 class TransportOverLinks : public testing::Test {
 protected:
   void SetUp() override {
@@ -362,7 +362,7 @@ TEST_F(TransportOverLinks, BreaksWhereAVoterSaysWhatLibraftWouldNotSurvive) {
   first->send_on_stream(std::string(32, '\0') + std::string("\1\0\0\0\0\0\0\0", 8) +
                         std::string(16, '\4')); // one entry
   EXPECT_TRUE(second.wait([&] { return second.hung_up() == std::vector<std::uint64_t>{1}; }));
-  EXPECT_TRUE(lines_.say("it is no voter's message: an entry of kind 4"));
+  EXPECT_TRUE(lines_.say("it is not a voter's message: an entry of kind 4"));
   EXPECT_EQ(second.received().size(), 16U);
 }
 

@@ -157,7 +157,7 @@ TEST_F(ClientSlot, EndsConnectionsThatSayNothingOrTooMuch) {
   for (int i = 0; i < 3000; ++i)
     beat(2, 1);
   EXPECT_EQ(look<slot_effects::close>().at(0).connection, 2U);
-  EXPECT_THAT(look<slot_effects::lost>().at(0).reason, HasSubstr("messages a second"));
+  EXPECT_THAT(look<slot_effects::lost>().at(0).reason, HasSubstr("messages per second"));
 }
 
 TEST_F(ClientSlot, PassesPlacesAndDecisionsOfTheGenerationOn) {

@@ -434,7 +434,7 @@ TEST_F(Worker, StopsAtTheNextAgreementOrBetweenTwoGenerations) {
   ASSERT_EQ(finishing.size(), 1U);
   EXPECT_EQ(finishing[0].reason, "stopped: between two generations");
   happen(events::notice_received{{1, messages::generation_change::ended, "a peer is lost"}});
-  EXPECT_FALSE(did<effects::say_hello>()) << "hellos and notices answered each other, 100,000 times a second";
+  EXPECT_FALSE(did<effects::say_hello>()) << "hellos and notices answered each other, 100,000 times per second";
   end_after_checkpoint(finishing[0].reason);
   happen(events::aggregator_settled{});
   const auto said = look<effects::say_farewell>();

@@ -35,7 +35,7 @@ inline scenario quiet_scenario(std::size_t workers) {
   file.arbitrator.policy = cluster::policy_kind::static_batch;
   file.arbitrator.window_steps = 1;
   file.simulation.noise = 0;
-  file.simulation.bandwidth_mbit = 8000; // 1e9 bytes a second
+  file.simulation.bandwidth_mbit = 8000; // 1e9 bytes per second
   file.simulation.latency_us = 0;
   file.simulation.overlap = 1;
   file.hosts.push_back({.name = "north", .port = 7000, .roles = {cluster::role::arbitrator}});

@@ -101,7 +101,7 @@ TEST(World, OverlapsComputingAndExchange) {
 TEST(World, ExchangesOverTheSlowestHostSOwnLink) {
   auto what = quiet_scenario(2);
   what.workload.gradient_mib = 1;
-  worker(what, 1).bandwidth_mbit = 80; // 1e7 bytes a second
+  worker(what, 1).bandwidth_mbit = 80; // 1e7 bytes per second
   world cluster(what, 1);
   cluster.run_window(batches{64, 64}, {});
   EXPECT_NEAR(cluster.now_seconds(), computing_seconds(64) + 0.1048576, 1e-12);

@@ -79,7 +79,7 @@ void for_each_function(const std::string& code, const std::function<void(std::si
       parentheses += character == '(' ? 1 : -1;
     } else if (parentheses > 0) {
       continue;
-    } else if (character == '#') { // a directive is no part of a signature
+    } else if (character == '#') { // a directive is not part of a signature
       at = std::min(code.find('\n', at), code.size());
       head = at;
     } else if (character == ';' || character == '}') {
@@ -272,7 +272,7 @@ std::vector<finding> find_forbidden_inner_arrows(const source_tree& tree) {
     const std::string here = inner_room(file.path);
     const auto allowed = table->second.find(here);
     if (allowed == table->second.end()) {
-      found.push_back({file.path, 0, "\"" + here + "\" is no inner room of the table of arrows"});
+      found.push_back({file.path, 0, "\"" + here + "\" is not an inner room of the table of arrows"});
       continue;
     }
     for (const auto& include : file.includes) {

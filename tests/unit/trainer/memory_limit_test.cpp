@@ -71,7 +71,7 @@ TEST_F(TensorMemory, EndsAtTheLimitAndNotBeforeIt) {
   EXPECT_NO_THROW(torch::ones({static_cast<std::int64_t>(80 * mb / sizeof(float))}));
 }
 
-/// Takes a MB a sample.
+/// Takes a MB per sample.
 class large_layer final : public torch::nn::Module {
 public:
   torch::Tensor forward(const torch::Tensor& images) {

@@ -249,7 +249,7 @@ TEST_F(SessionTest, SavesACheckpointThatResumesWhereItDoesNotGoOn) {
 }
 
 TEST_F(SessionTest, SaysOnEveryRankThatTheCheckpointCannotBeUsed) {
-  const auto garbage = checkpoints.write("garbage", "this is no checkpoint");
+  const auto garbage = checkpoints.write("garbage", "this is not a checkpoint");
   goes_on = false;
   train_processes(2, 2, garbage);
   for (const std::uint32_t rank : {0U, 1U}) {
