@@ -308,9 +308,10 @@ int measure(const latency_plan& plan) {
   // closed one late, so a probe that closes while another worker connects can take that worker's new connection down
   // with it.
   const auto& arbitrator = file.arbitrator_host();
+  std::string ignored;
   for (const auto deadline = steady::now() + patience; steady::now() < deadline;
        std::this_thread::sleep_for(std::chrono::milliseconds(50)))
-    if (actors::probe_tcp(arbitrator.address, arbitrator.port, 1000))
+    if (actors::probe_tcp(arbitrator.address, arbitrator.port, 1000, ignored))
       break;
   std::this_thread::sleep_for(std::chrono::milliseconds(200)); // until that probe is forgotten
   for (std::uint32_t rank = 0; rank < plan.workers; ++rank)

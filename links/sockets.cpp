@@ -22,13 +22,15 @@ constexpr int kind = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 
 using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
-address_list resolve(const std::string& address, std::uint16_t port, int flags) {
+address_list resolve(const std::string& address, std::uint16_t port, int flags, std::string& problem) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  if (::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
+  if (const int error = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0) {
+    problem = address + " does not resolve: " + ::gai_strerror(error);
     found = nullptr;
+  }
   return {found, &::freeaddrinfo};
 }
 
@@ -39,11 +41,9 @@ std::string failure(int error) {
 } // namespace
 
 descriptor listen_tcp(const std::string& address, std::uint16_t port, std::uint16_t& bound, std::string& problem) {
-  const auto places = resolve(address, port, AI_PASSIVE);
-  if (!places) {
-    problem = address + " is not an address of this machine";
+  const auto places = resolve(address, port, AI_PASSIVE, problem);
+  if (!places)
     return {};
-  }
   descriptor made(::socket(places->ai_family, kind, 0));
   const int yes = 1; // connections of an earlier process that are still closing are not a listener
   sockaddr_storage own{};
@@ -61,11 +61,9 @@ descriptor listen_tcp(const std::string& address, std::uint16_t port, std::uint1
 
 descriptor connect_tcp(const std::string& address, std::uint16_t port, std::chrono::milliseconds timeout,
                        std::string& problem) {
-  const auto places = resolve(address, port, 0);
-  if (!places) {
-    problem = address + " has no address";
+  const auto places = resolve(address, port, 0, problem);
+  if (!places)
     return {};
-  }
   descriptor made(::socket(places->ai_family, kind, 0));
   if (!made) {
     problem = failure(errno);
@@ -83,7 +81,7 @@ descriptor connect_tcp(const std::string& address, std::uint16_t port, std::chro
       error = errno;
   }
   if (error != 0) {
-    problem = failure(error);
+    problem = failure(error) + numeric_text(*places->ai_addr, places->ai_addrlen);
     return {};
   }
   return made;
@@ -101,6 +99,13 @@ void end_silent(int socket, std::uint32_t timeout_ms) {
 
 void mark_bulk(int socket) {
   ::setsockopt(socket, SOL_SOCKET, SO_PRIORITY, &bulk_priority, sizeof bulk_priority);
+}
+
+std::string numeric_text(const sockaddr& address, unsigned size) {
+  std::array<char, NI_MAXHOST> host{};
+  return ::getnameinfo(&address, size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) == 0
+             ? fmt::format(" ({})", host.data())
+             : "";
 }
 
 std::string peer_text(int socket) {

@@ -2,32 +2,46 @@
 
 #include "actors/handlers.hpp"
 #include "actors/network/control_network.hpp"
-#include "cluster/cluster_file.hpp"
+#include "links/sockets.hpp"
 
+#include <caf/io/basp/all.hpp>
 #include <spdlog/spdlog.h>
 
+#include <array>
+#include <cerrno>
+#include <chrono>
 #include <memory>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
 namespace dynamix::actors {
+namespace {
+
+constexpr std::uint32_t greeting_bytes_max = 65536;
+
+} // namespace
 
 socket_descriptor::~socket_descriptor() {
   if (descriptor_ >= 0)
     ::close(descriptor_);
 }
 
-socket_descriptor probe_tcp(const std::string& address, std::uint16_t port, std::uint32_t timeout_ms) {
+socket_descriptor probe_tcp(const std::string& address, std::uint16_t port, std::uint32_t timeout_ms,
+                            std::string& problem) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
+  if (const int error = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0) {
+    problem = address + " does not resolve: " + ::gai_strerror(error);
     return {};
+  }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
   socket_descriptor probe(::socket(addresses->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  problem = std::generic_category().message(errno);
   if (!probe)
     return {};
   if (::connect(probe.get(), addresses->ai_addr, addresses->ai_addrlen) == 0)
@@ -35,10 +49,35 @@ socket_descriptor probe_tcp(const std::string& address, std::uint16_t port, std:
   pollfd waiting{.fd = probe.get(), .events = POLLOUT, .revents = 0};
   int error = errno;
   socklen_t size = sizeof error;
-  if (error != EINPROGRESS || ::poll(&waiting, 1, static_cast<int>(timeout_ms)) != 1 ||
-      ::getsockopt(probe.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)
-    return {};
-  return probe;
+  if (error == EINPROGRESS && ::poll(&waiting, 1, static_cast<int>(timeout_ms)) != 1)
+    error = ETIMEDOUT;
+  else if (error == EINPROGRESS && ::getsockopt(probe.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+    error = errno;
+  if (error == 0)
+    return probe;
+  problem = std::generic_category().message(error) + links::numeric_text(*addresses->ai_addr, addresses->ai_addrlen);
+  return {};
+}
+
+std::string doubt_greeting(int socket, std::uint32_t timeout_ms) {
+  std::array<unsigned char, caf::io::basp::header_size> said{};
+  ::ssize_t size = 0;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (size < static_cast<::ssize_t>(said.size())) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd waiting{.fd = socket, .events = POLLIN, .revents = 0};
+    if (left.count() <= 0 || ::poll(&waiting, 1, static_cast<int>(left.count())) != 1)
+      return size == 0 ? "what listens there says nothing: it is another program, or a host with keys"
+                       : "what listens there is another program";
+    const auto read = ::recv(socket, said.data() + size, said.size() - static_cast<std::size_t>(size), 0);
+    if (read <= 0)
+      return "what listens there ends the connection: it is another program, or a host with keys";
+    size += read;
+  }
+  const std::uint32_t payload_bytes = std::uint32_t{said[4]} << 24 | said[5] << 16 | said[6] << 8 | said[7];
+  const bool greets = said[0] == static_cast<unsigned char>(caf::io::basp::message_type::server_handshake);
+  return greets && payload_bytes <= greeting_bytes_max ? "" : "what listens there is another program";
 }
 
 namespace {
@@ -54,33 +93,35 @@ void attempt_later(connector_pointer self, double delay_seconds) {
   self->delayed_send(self, to_milliseconds(delay_seconds), atom::attempt_v);
 }
 
-/// Over a link. What is wrong is told when it changes, for a host that is not there yet is the rule at first.
-gateway_actor reach_proven(connector_state& state, const connector_target& target) {
-  std::string problem;
-  auto reached = state.options.network->reach(target, state.options.probe_timeout_ms, problem);
-  if (!reached && problem != state.problem)
-    spdlog::info("link_failed to={} problem=\"{}\"", target.host, problem);
-  state.problem = problem;
-  return reached;
+gateway_actor reach(connector_pointer self, const connector_target& target, std::string& problem) {
+  auto& state = self->state;
+  if (state.options.network)
+    return state.options.network->reach(target, state.options.probe_timeout_ms, problem);
+  state.probe = probe_tcp(target.address, target.port, state.options.probe_timeout_ms, problem);
+  if (state.probe)
+    problem = doubt_greeting(state.probe.get(), state.options.probe_timeout_ms);
+  if (!problem.empty())
+    return gateway_actor{};
+  auto reached = self->system().middleman().remote_actor<gateway_actor>(target.address, target.port);
+  if (!reached)
+    problem = to_text(reached.error());
+  return reached ? *reached : gateway_actor{};
 }
 
+/// What is wrong is told when it changes. A host that is not there yet is the rule at first; whatever else listens at
+/// its port, or a name that does not resolve, does not pass by itself.
 gateway_actor reach(connector_pointer self, const connector_target& target) {
   auto& state = self->state;
   if (target.address.empty())
     return state.local;
-  if (state.options.network)
-    return reach_proven(state, target);
-  if (!cluster::is_loopback(target.address)) {
-    state.probe = probe_tcp(target.address, target.port, state.options.probe_timeout_ms);
-    if (!state.probe)
-      return gateway_actor{};
-  }
-  auto reached = self->system().middleman().remote_actor<gateway_actor>(target.address, target.port);
-  if (!reached) {
-    spdlog::debug("connect_failed to={} error=\"{}\"", target.host, to_text(reached.error()));
-    return gateway_actor{};
-  }
-  return *reached;
+  std::string problem;
+  auto reached = reach(self, target, problem);
+  if (!reached && problem != state.problem)
+    spdlog::log(problem.starts_with(std::generic_category().message(ECONNREFUSED)) ? spdlog::level::info
+                                                                                   : spdlog::level::warn,
+                "link_failed to={} address={}:{} problem=\"{}\"", target.host, target.address, target.port, problem);
+  state.problem = problem;
+  return reached;
 }
 
 void attempt(connector_pointer self) {

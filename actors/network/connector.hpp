@@ -31,8 +31,13 @@ private:
   int descriptor_ = -1;
 };
 
-/// A TCP connection to there, or none when nothing accepts one. Blocks for at most the time-out.
-socket_descriptor probe_tcp(const std::string& address, std::uint16_t port, std::uint32_t timeout_ms);
+/// A TCP connection to there, or none, with the reason, when nothing accepts one. Blocks for at most the time-out.
+socket_descriptor probe_tcp(const std::string& address, std::uint16_t port, std::uint32_t timeout_ms,
+                            std::string& problem);
+
+/// Why who accepted the connection is no host of a cluster without keys, which greets at once; empty: it may be one.
+/// Blocks for at most the time-out. CAF would take memory for whatever length the first bytes claim.
+std::string doubt_greeting(int socket, std::uint32_t timeout_ms);
 
 /// A host with an arbitrator.
 struct connector_target {
@@ -58,7 +63,7 @@ struct connector_options {
 ///         +-- the next target, after a delay <+<---------------------------+
 ///
 /// Runs detached, since connecting blocks. In the clear the probe comes first because one connect to a black hole would
-/// block every other connect of the process for minutes; on loopback there are none, and none is made. CAF names
+/// block every other connect of the process for minutes, and because CAF believes whatever answers. CAF names
 /// connections by descriptor and cleans up late, so a probe that closes right before another connect could take that
 /// one's place with it into the grave: it is kept open until the next attempt or the connection's end.
 struct connector_state {

@@ -3,11 +3,15 @@
 #include "actors/system.hpp"
 #include "tests/wait_until.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <string>
+#include <sys/socket.h>
+#include <unistd.h>
 
 namespace dynamix::actors {
 namespace {
@@ -70,6 +74,38 @@ TEST_F(SharedConnector, IgnoresWhoIsLateToSayWhoLeads) {
   caf::anon_send(connector_, atom::attempt_v); // if it had not been ignored, it would connect at once
   caf::anon_send(connector_, atom::redirect_v, std::string());
   expect_connections(2);
+}
+
+/// Only "connecting" was logged, whatever the reason.
+TEST(ProbeTcp, SaysWhyNobodyIsReached) {
+  std::string problem;
+  EXPECT_FALSE(probe_tcp("nobody.invalid", 7400, 1000, problem));
+  EXPECT_THAT(problem, testing::HasSubstr("nobody.invalid does not resolve: "));
+  EXPECT_FALSE(probe_tcp("127.0.0.1", 1, 1000, problem));
+  EXPECT_EQ(problem, "Connection refused (127.0.0.1)");
+}
+
+/// CAF took 2 GB for the length that 32 such bytes claim.
+TEST(DoubtGreeting, TellsAnotherProgramFromAHost) {
+  const auto doubt = [](const std::string& said, bool ends) {
+    int ends_of[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends_of), 0);
+    EXPECT_EQ(write(ends_of[1], said.data(), said.size()), static_cast<ssize_t>(said.size()));
+    if (ends)
+      shutdown(ends_of[1], SHUT_WR);
+    const auto reason = doubt_greeting(ends_of[0], 100);
+    close(ends_of[0]);
+    close(ends_of[1]);
+    return reason;
+  };
+  const std::string header(32, '\0');
+  EXPECT_EQ(doubt(header + "payload", false), "");
+  EXPECT_THAT(doubt("", false), testing::HasSubstr("says nothing"));
+  EXPECT_THAT(doubt("", true), testing::HasSubstr("ends the connection"));
+  EXPECT_THAT(doubt("HTTP/1.1 400 Bad Request\r\n\r\n\r\n\r\n\r\n", true), testing::HasSubstr("is another program"));
+  auto huge = header;
+  huge[4] = '\x7f';
+  EXPECT_THAT(doubt(huge, false), testing::HasSubstr("is another program"));
 }
 
 } // namespace
