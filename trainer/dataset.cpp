@@ -121,7 +121,7 @@ std::uint64_t count_cifar(const std::vector<std::string>& paths, std::uint64_t r
 std::string load_text(const cluster::training& training, dataset_split split, dataset& data) {
   data = {shape_of(training), {}, {}};
   std::string text;
-  if (auto problem = read_text(training.data_path, text); !problem.empty())
+  if (auto problem = read_text(training.data_path, text, data.left_out); !problem.empty())
     return problem;
   data.digest = storage::fnv1a().add(text).value();
   const auto problem = cut_text(

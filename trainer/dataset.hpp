@@ -39,8 +39,9 @@ struct dataset : dataset_shape {
   std::vector<std::uint8_t> labels; ///< [size], each in [0, classes)
   /// Then there are no images, and the label is the item that was chosen.
   std::shared_ptr<const choice_set> choices = {};
-  text_samples text = {};   ///< with a context; then there are neither images nor labels
-  std::uint64_t digest = 0; ///< of all text or ratings, FNV-1a; 0 of other data
+  text_samples text = {};                 ///< with a context; then there are neither images nor labels
+  std::uint64_t digest = 0;               ///< of all text or ratings, FNV-1a; 0 of other data
+  std::vector<std::string> left_out = {}; ///< of text: files and folders, with the reasons
 
   std::uint64_t size() const { return choices ? choices->size() : context > 0 ? text.starts.size() : labels.size(); }
 };

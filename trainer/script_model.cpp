@@ -5,9 +5,11 @@
 
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/script.h>
+#include <torch/version.h>
 
 #include <filesystem>
 #include <fmt/ranges.h>
+#include <map>
 #include <set>
 
 namespace dynamix::trainer {
@@ -54,7 +56,7 @@ std::string shape_of_tensor(c10::IntArrayRef sizes) {
   return fmt::format("[{}]", fmt::join(sizes, ", "));
 }
 
-/// Two samples of zeros, and the shape that the logits for them must have.
+/// Two samples, of which images are no constant, and the shape that the logits for them must have.
 torch::Tensor two_samples(const dataset_shape& shape, std::vector<std::int64_t>& logits) {
   if (shape.context > 0) {
     logits = {2, shape.context, shape.classes};
@@ -63,20 +65,41 @@ torch::Tensor two_samples(const dataset_shape& shape, std::vector<std::int64_t>&
   logits = {2, shape.classes};
   if (shape.channels == 0)
     return torch::zeros({2, 1 + std::int64_t{candidates}}, torch::kInt64);
-  return torch::zeros({2, shape.channels, shape.height, shape.width});
+  return torch::linspace(-1, 1, 2 * std::int64_t{shape.channels} * shape.height * shape.width)
+      .view({2, shape.channels, shape.height, shape.width});
 }
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
+constexpr std::string_view unknown_operator = "it uses the operator";
+
+/// The operator that the file needs and this Torch has not; empty: that is not it.
+std::string missing_operator(const std::string& text) {
+  constexpr std::string_view said = "Unknown builtin op: ";
+  const auto at = text.find(said);
+  if (at == std::string::npos)
+    return "";
+  const auto begin = at + said.size();
+  auto name = text.substr(begin, text.find_first_of(" \n", begin) - begin);
+  name.resize(name.find_last_not_of('.') + 1);
+  return name;
+}
+
 /// TorchScript's errors are traces; what went wrong stands behind the last of its places in the code.
 std::string cause_of(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  if (const auto name = missing_operator(text); !name.empty())
+    return fmt::format("{} {}, which the Torch of this program, {}, does not have: it was saved by "
+                       "another one. Save it with torch {}, or build dynamix-node on the torch that saved it",
+                       unknown_operator, name, TORCH_VERSION, TORCH_VERSION);
   constexpr std::string_view raised = "RuntimeError: ";
   const auto at = text.rfind(raised);
-  return first_line(at == std::string::npos ? text : text.substr(at + raised.size()));
+  auto cause = at == std::string::npos ? text : text.substr(at + raised.size());
+  cause.erase(0, cause.find_first_not_of(" \n"));
+  return first_line(cause);
 }
 
 std::string check_tensors(const torch::jit::Module& script) {
@@ -107,6 +130,23 @@ std::string check_tensors(const torch::jit::Module& script) {
   return {};
 }
 
+/// A buffer that training changes in forward would differ between workers, whose batches do. Returns an empty string,
+/// or which one it is.
+std::string check_buffers(torch::jit::Module script, const torch::Tensor& inputs) {
+  std::map<std::string, torch::Tensor> before;
+  for (const auto& buffer : script.named_buffers())
+    before.emplace(buffer.name, buffer.value.detach().clone());
+  script.train(true);
+  for (int pass = 0; pass < 2; ++pass) // the first may only make what the second changes
+    script.forward({inputs});
+  for (const auto& buffer : script.named_buffers())
+    if (const auto was = before.find(buffer.name); was != before.end() && !buffer.value.equal(was->second))
+      return fmt::format("its forward changes its buffer {} in training, as a running statistic, which would differ "
+                         "between workers with unequal batches; leave it as it is, or keep no such state",
+                         buffer.name);
+  return {};
+}
+
 } // namespace
 
 torch::nn::Sequential build_script(const model_options& options) {
@@ -127,8 +167,11 @@ std::string check_script(const model_options& options) {
     if (auto problem = check_tensors(script); !problem.empty())
       return fmt::format("{}: {}", options.script, problem);
   } catch (const std::exception& error) {
-    return fmt::format("{} is no TorchScript module, as torch.jit.script(model).save(FILE) writes it: {}",
-                       options.script, cause_of(error));
+    const auto cause = cause_of(error);
+    return cause.starts_with(unknown_operator)
+               ? fmt::format("{}: {}", options.script, cause)
+               : fmt::format("{} is no TorchScript module, as torch.jit.script(model).save(FILE) writes it: {}",
+                             options.script, cause);
   }
   std::vector<std::int64_t> wanted;
   const auto inputs = two_samples(options.images, wanted);
@@ -140,6 +183,8 @@ std::string check_script(const model_options& options) {
     if (logits.sizes() != c10::IntArrayRef(wanted))
       return fmt::format("{}: for {} it gives {}, expected logits of shape {}", options.script, shown,
                          shape_of_tensor(logits.sizes()), shape_of_tensor(wanted));
+    if (auto problem = check_buffers(torch::jit::load(options.script, torch::kCPU), inputs); !problem.empty())
+      return fmt::format("{}: {}", options.script, problem);
   } catch (const std::exception& error) {
     return fmt::format("{}: it does not take {}: {}", options.script, shown, cause_of(error));
   }

@@ -180,6 +180,8 @@ struct session::body {
   generation_end run(const membership& place, exchange::store& rendezvous, decision_slot& decisions, observer& watcher,
                      exchange::interruption& stop) {
     std::unique_ptr<exchange::group> peers;
+    if (!train_data.left_out.empty())
+      watcher.data_left_out(std::exchange(train_data.left_out, {}));
     try {
       const auto& training = options.file->training;
       exchange::summing_plan plan;

@@ -63,6 +63,10 @@ public:
     static_cast<void>(micro_batch);
     static_cast<void>(samples);
   }
+  /// The step's gradient was not finite, and counts for nothing. The same on all members.
+  virtual void step_dropped(const std::string& reason) { static_cast<void>(reason); }
+  /// Of the data, once: files and folders that are not trained on, with the reasons.
+  virtual void data_left_out(const std::vector<std::string>&) {}
   /// The links of a generation were measured, and who sums its gradients is decided. Before `started`.
   virtual void exchange_planned(const exchange::summing_plan&) {}
   /// For a person: who sums gradients or in which form has changed, and why. The same on all members.

@@ -1,12 +1,14 @@
 #include "trainer/text_corpus.hpp"
 
 #include "storage/atomic_file.hpp"
+#include "storage/text_encoding.hpp"
 #include "trainer/byte_pairs.hpp"
 #include "trainer/gunzip.hpp"
 
 #include <algorithm>
 #include <filesystem>
 #include <fmt/core.h>
+#include <set>
 #include <unordered_map>
 
 namespace dynamix::trainer {
@@ -21,7 +23,7 @@ constexpr std::size_t stretches = 20;
 constexpr std::size_t piece_bytes_max = 32;
 
 /// A file's text, unpacked; nothing if it is not a text.
-std::string append_file(const fs::path& path, std::string& text) {
+std::string append_file(const fs::path& path, std::string& text, std::vector<std::string>& left_out) {
   const auto room = text_bytes_max - text.size();
   std::string contents;
   if (auto problem = storage::read_file(path.string(), room, contents); !problem.empty())
@@ -32,28 +34,46 @@ std::string append_file(const fs::path& path, std::string& text) {
       return fmt::format("{}: {}", path.string(), problem);
     contents = std::move(unpacked);
   }
-  if (contents.find('\0') == std::string::npos)
+  contents = storage::to_utf8(std::move(contents));
+  if (const auto zero = contents.find('\0'); zero == std::string::npos)
     text += contents;
+  else
+    left_out.push_back(fmt::format("{} is no text: byte {} is zero", path.string(), zero));
   return {};
 }
 
-std::string list_files(const std::string& path, std::vector<fs::path>& files) {
-  std::error_code error;
-  auto each = fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied, error);
-  for (; !error && each != fs::recursive_directory_iterator(); each.increment(error)) {
-    if (each->path().filename().string().starts_with('.')) {
-      each.disable_recursion_pending();
+std::string list_files(const std::string& path, std::vector<fs::path>& files, std::vector<std::string>& left_out) {
+  std::vector<fs::path> folders = {path};
+  std::set<fs::path> seen; // a link may lead to a folder that holds it
+  while (!folders.empty()) {
+    const auto folder = std::move(folders.back());
+    folders.pop_back();
+    std::error_code error;
+    if (!seen.insert(fs::canonical(folder, error)).second)
       continue;
+    for (fs::directory_iterator each(folder, error); !error && each != fs::directory_iterator();
+         each.increment(error)) {
+      std::error_code unknown;
+      if (each->path().filename().string().starts_with('.'))
+        continue;
+      if (each->is_directory(unknown))
+        folders.push_back(each->path());
+      else if (each->is_regular_file(unknown))
+        files.push_back(each->path());
+      else if (unknown || !each->exists(unknown))
+        left_out.push_back(fmt::format(
+            "{} cannot be read: {}", each->path().string(),
+            unknown && unknown != std::errc::no_such_file_or_directory ? unknown.message() : "it leads nowhere"));
+      if (files.size() + folders.size() > files_max)
+        return fmt::format("{} holds more than {} files", path, files_max);
     }
-    std::error_code ignored;
-    if (each->is_regular_file(ignored))
-      files.push_back(each->path());
-    if (files.size() > files_max)
-      return fmt::format("{} holds more than {} files", path, files_max);
+    if (error && folder == path)
+      return fmt::format("cannot read {}: {}", path, error.message());
+    if (error)
+      left_out.push_back(fmt::format("{} cannot be read: {}", folder.string(), error.message()));
   }
-  if (error)
-    return fmt::format("cannot read {}: {}", path, error.message());
   std::ranges::sort(files);
+  std::ranges::sort(left_out);
   return {};
 }
 
@@ -152,23 +172,25 @@ std::vector<std::vector<std::uint16_t>> number_and_cut(std::string_view text, co
 
 } // namespace
 
-std::string read_text(const std::string& path, std::string& text) {
+std::string read_text(const std::string& path, std::string& text, std::vector<std::string>& left_out) {
   text.clear();
+  left_out.clear();
   std::error_code error;
   const auto status = fs::status(path, error);
   if (error || status.type() == fs::file_type::not_found)
     return fmt::format("there is no {}", path);
   std::vector<fs::path> files;
   if (status.type() == fs::file_type::directory) {
-    if (auto problem = list_files(path, files); !problem.empty())
+    if (auto problem = list_files(path, files, left_out); !problem.empty())
       return problem;
   } else {
     files.push_back(path);
   }
   for (const auto& file : files)
-    if (auto problem = append_file(file, text); !problem.empty())
+    if (auto problem = append_file(file, text, left_out); !problem.empty())
       return problem;
-  return text.empty() ? fmt::format("there is no text in {}", path) : "";
+  return !text.empty() ? ""
+                       : fmt::format("there is no text in {}{}", path, left_out.empty() ? "" : "; " + left_out.front());
 }
 
 std::vector<std::string_view> words_of(std::string_view text) {

@@ -26,9 +26,10 @@ struct text_options {
 };
 
 /// Reads the text at `path`: a file, or all files below a directory, one after the other in the order of their paths,
-/// at most 1 GiB in all. Those that end in `.gz` are unpacked; hidden ones and those with a zero byte are passed over.
-/// Returns an empty string, or what is wrong.
-std::string read_text(const std::string& path, std::string& text);
+/// at most 1 GiB in all. Those that end in `.gz` are unpacked, and UTF-16 with its mark is converted; links are
+/// followed. Hidden ones are passed over. `left_out`: what else is, each with its path and the reason: files with a
+/// zero byte, and folders that cannot be read. Returns an empty string, or what is wrong.
+std::string read_text(const std::string& path, std::string& text, std::vector<std::string>& left_out);
 
 /// Words and signs of a text: a run of letters, digits, apostrophes and bytes above 127 is one, any other character is
 /// one by itself, and white space only separates.

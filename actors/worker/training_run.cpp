@@ -135,6 +135,16 @@ public:
         samples, micro_batch);
   }
 
+  void step_dropped(const std::string& reason) override { spdlog::warn("step_dropped reason=\"{}\"", reason); }
+
+  void data_left_out(const std::vector<std::string>& files) override {
+    constexpr std::size_t left_out_shown = 20;
+    for (std::size_t i = 0; i < std::min(files.size(), left_out_shown); ++i)
+      spdlog::warn("data_left_out reason=\"{}\"", files[i]);
+    if (files.size() > left_out_shown)
+      spdlog::warn("data_left_out reason=\"and {} more\"", files.size() - left_out_shown);
+  }
+
   void checkpoint_written(const std::string& path, std::uint64_t step) override {
     spdlog::info("checkpoint_written step={} path={}", step, path);
   }

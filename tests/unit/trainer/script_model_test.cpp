@@ -74,7 +74,7 @@ dataset random_images(std::uint32_t count) {
 }
 
 /// The loss of every step.
-std::vector<double> train(torch::nn::Sequential model) {
+std::vector<double> train(torch::nn::Sequential model, double learning_rate = 0.1) {
   const auto data = random_images(64);
   batch_loader loader(data, measure_channels(data));
   const auto peers = exchange::make_silent_group(2);
@@ -82,7 +82,7 @@ std::vector<double> train(torch::nn::Sequential model) {
   const exchange::interruption never;
   training_step step(model, loader, *peers, time, never, {});
   cluster::training training;
-  training.learning_rate = 0.1;
+  training.learning_rate = learning_rate;
   optimizer descent(training, step.parameters());
   std::vector<std::uint32_t> samples(32);
   std::vector<double> losses;
@@ -167,6 +167,47 @@ TEST_F(ScriptModel, SaysWhatCannotBeTrained) {
   EXPECT_THAT(check_script(saved(masked)), HasSubstr("its buffer mask is Bool; checkpoints hold float32"));
 }
 
+/// Workers ended with different parameters, and nothing said why.
+TEST_F(ScriptModel, RefusesABufferThatForwardChanges) {
+  auto script = perceptron("def unused(self, x):\n    return x\n");
+  script.register_buffer("seen", torch::zeros({1}));
+  script.register_buffer("kept", torch::ones({1}));
+  script.define(R"(
+def forward(self, images):
+    if self.training:
+        self.seen.add_(images.abs().mean())
+    hidden = torch.relu(torch.matmul(images.flatten(1), self.first.t()) + self.offset)
+    return torch.matmul(hidden, self.second.t()) * self.kept
+)");
+  EXPECT_THAT(check_script(saved(script)), HasSubstr("its forward changes its buffer seen in training"));
+}
+
+/// As a torch that has one more than this would have written it.
+TEST_F(ScriptModel, NamesAnOperatorThatThisTorchDoesNotHave) {
+  saved(perceptron(R"(
+def forward(self, images):
+    hidden = torch.selu(torch.matmul(images.flatten(1), self.first.t()) + self.offset)
+    return torch.matmul(hidden, self.second.t())
+)"));
+  ASSERT_EQ(check_script(options()), "");
+  ASSERT_EQ(
+      std::system((std::string("python3 -c '") +
+                   "import sys, zipfile\n"
+                   "source = zipfile.ZipFile(sys.argv[1])\n"
+                   "target = zipfile.ZipFile(sys.argv[2], \"w\", zipfile.ZIP_STORED)\n"
+                   "for each in source.infolist():\n"
+                   "    target.writestr(each.filename, source.read(each).replace(b\"torch.selu\", b\"torch.sulu\"))\n"
+                   "target.close()' " +
+                   directory.file("model.pt") + " " + directory.file("newer.pt"))
+                      .c_str()),
+      0);
+  auto newer = options();
+  newer.script = directory.file("newer.pt");
+  EXPECT_THAT(check_script(newer),
+              testing::AllOf(HasSubstr("newer.pt: it uses the operator aten::sulu, which the Torch"),
+                             HasSubstr("Save it with torch " TORCH_VERSION)));
+}
+
 TEST_F(ScriptModel, SaysWhichShapesItExpects) {
   auto wanted = saved(perceptron());
   wanted.images.classes = 100;
@@ -178,13 +219,17 @@ TEST_F(ScriptModel, SaysWhichShapesItExpects) {
 }
 
 TEST_F(ScriptModel, OfPythonTrains) {
-  const auto python = std::string(PYTHON) + " " + SOURCE + "/tests/unit/trainer/export_model.py ";
-  if (std::system((std::string(PYTHON) + " -c 'import torch' 2>/dev/null").c_str()) != 0)
-    GTEST_SKIP() << PYTHON << " has no torch (apt-get install python3-torch)";
+  const auto python = std::string(EXPORT_PYTHON) + " " + SOURCE + "/tests/unit/trainer/export_model.py ";
+  if (std::system((std::string(EXPORT_PYTHON) + " -c 'import torch' 2>/dev/null").c_str()) != 0)
+    GTEST_SKIP() << EXPORT_PYTHON << " has no torch (apt-get install python3-torch)";
   ASSERT_EQ(std::system((python + directory.file("model.pt")).c_str()), 0);
   ASSERT_EQ(check_script(options()), "");
-  const auto losses = train(build_model(options()));
+  const auto losses = train(build_model(options()), 0.003);
   EXPECT_LT(losses.back(), 0.9 * losses.front());
+  for (const auto* kind : {"sdpa", "multihead", "encoder", "rms_norm"}) {
+    ASSERT_EQ(std::system((python + directory.file("model.pt") + " " + kind).c_str()), 0) << kind;
+    EXPECT_EQ(check_script(options()), "") << kind;
+  }
 }
 
 } // namespace

@@ -29,17 +29,42 @@ TEST(TextCorpus, ReadsAllTextsBelowADirectoryInTheOrderOfTheirPaths) {
   std::filesystem::create_directories(directory.file("c"));
   directory.write("c/a", "third");
   std::string text;
-  ASSERT_EQ(read_text(directory.path(), text), "");
+  std::vector<std::string> left_out;
+  ASSERT_EQ(read_text(directory.path(), text, left_out), "");
   EXPECT_EQ(text, "first second third");
-  ASSERT_EQ(read_text(directory.file("b.txt"), text), "");
+  EXPECT_THAT(left_out, ElementsAre(directory.file("picture") + " is no text: byte 4 is zero"));
+  ASSERT_EQ(read_text(directory.file("b.txt"), text, left_out), "");
   EXPECT_EQ(text, "second ");
+}
+
+TEST(TextCorpus, ReadsWhatEditorsOfOtherSystemsWriteAndFollowsLinks) {
+  const temporary_directory directory;
+  std::filesystem::create_directories(directory.file("texts"));
+  std::filesystem::create_directories(directory.file("elsewhere"));
+  directory.write("texts/a", "\xef\xbb\xbf"
+                             "one ");
+  directory.write("texts/b", std::string("\xff\xfe"
+                                         "t\0w\0\xf6\0 \0\x3d\xd8\x00\xde \0\x3d\xd8",
+                                         18));
+  directory.write("elsewhere/c", std::string("\xfe\xff"
+                                             "\0t\0h\0r\0e\0e",
+                                             12));
+  std::filesystem::create_directory_symlink("../elsewhere", directory.file("texts/link"));
+  std::filesystem::create_directory_symlink("../texts", directory.file("elsewhere/back"));
+  std::filesystem::create_symlink("nowhere", directory.file("texts/lost"));
+  std::string text;
+  std::vector<std::string> left_out;
+  ASSERT_EQ(read_text(directory.file("texts"), text, left_out), "");
+  EXPECT_EQ(text, "one tw\xc3\xb6 \xf0\x9f\x98\x80 \xef\xbf\xbdthree");
+  EXPECT_THAT(left_out, ElementsAre(directory.file("texts/lost") + " cannot be read: it leads nowhere"));
 }
 
 TEST(TextCorpus, SaysWhatIsMissing) {
   const temporary_directory directory;
   std::string text;
-  EXPECT_THAT(read_text(directory.file("nowhere"), text), HasSubstr("there is no "));
-  EXPECT_THAT(read_text(directory.path(), text), HasSubstr("there is no text in "));
+  std::vector<std::string> left_out;
+  EXPECT_THAT(read_text(directory.file("nowhere"), text, left_out), HasSubstr("there is no "));
+  EXPECT_THAT(read_text(directory.path(), text, left_out), HasSubstr("there is no text in "));
   text_samples samples;
   EXPECT_EQ(cut_text("too short", {.context = 8}, false, samples),
             "found 0 tokens to train on, expected at least 180, 20 times the context of 8 and one more");
