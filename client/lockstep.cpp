@@ -240,7 +240,7 @@ step_row lockstep::write_row(std::array<messages::decision, 2> held, session::st
           .step = step_,
           .digest = digest(),
           .weight = weight,
-          .weighted_square = weight > 0 && row_measures_ ? weight * own_square : 0,
+          .weighted_square = weight > 0 && (row_measures_ || std::isinf(own_square)) ? weight * own_square : 0,
           .highest_batch = own.highest,
           .pace = balancer_.estimate(plan_.at(step_).batches[options_.position]),
           .total_batch = options_.balances == messages::balancing::all
@@ -286,10 +286,13 @@ std::string lockstep::read_rows(std::span<const step_row> rows, session::agreeme
   double weights = 0;
   double weighted_squares = 0;
   std::uint32_t active = 0;
+  not_finite_.clear();
   for (std::size_t member = 0; member < rows.size(); ++member) {
     if (!is_present(member))
       continue;
     const auto& row = rows[member];
+    if (std::isinf(row.weighted_square))
+      not_finite_.push_back(static_cast<std::uint32_t>(member));
     from_step = std::max(from_step, row.dealt);
     weights += row.weight;
     weighted_squares += row.weighted_square;

@@ -142,7 +142,8 @@ public:
   /// This member has computed the step for so long; not above 0, or not a number, where that is not known. Best before
   /// its row is written.
   void computed(double seconds);
-  /// `held` are the decisions at hand; a batch beyond this member's limits is cut to them. `own_square` is |g_i|^2.
+  /// `held` are the decisions at hand; a batch beyond this member's limits is cut to them. `own_square` is |g_i|^2;
+  /// infinite: the gradient is not finite, which is told in every step.
   /// Nothing may be dealt until `read_rows`.
   step_row write_row(std::array<messages::decision, 2> held, session::step_request request, double weight,
                      double own_square);
@@ -151,6 +152,8 @@ public:
   /// Between `write_row` and `read_rows`.
   bool waits_for_rows() const { return rows_ == row_phase::written; }
   bool has_read_rows() const { return rows_ == row_phase::read; }
+  /// The members whose gradients in the step were not finite, as the rows that were read last say, in rising order.
+  const std::vector<std::uint32_t>& not_finite() const { return not_finite_; }
 
   /// `global_square` = |g|^2, which counts where the step is measured.
   step_progress rate(double global_square);
@@ -265,6 +268,7 @@ private:
   enum class row_phase : std::uint8_t { none, written, read };
   row_phase rows_ = row_phase::none;
   bool row_measures_ = false;
+  std::vector<std::uint32_t> not_finite_;
   gradient_observation measured_; ///< but for |g|^2, of what was delivered when the row was written
   std::optional<pending_step> pending_;
 };

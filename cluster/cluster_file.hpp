@@ -131,6 +131,9 @@ enum class compression_kind : std::uint8_t { none, union_of_items, gather, lhc, 
 /// what is predicted to be faster.
 enum class exchange_kind : std::uint8_t { ring, parameter_server, automatic };
 
+/// What becomes of a step whose gradient is not finite.
+enum class nan_kind : std::uint8_t { stop, drop };
+
 struct training {
   trainer_kind trainer = trainer_kind::built_in; ///< with `client` the user's program knows model, data and optimiser
   model_choice model;
@@ -157,10 +160,11 @@ struct training {
   std::uint32_t micro_batch = 0; ///< most samples at once of a step; 0: all, [0, 1048576]
   std::uint32_t memory_mb = 0;   ///< of a worker's process; 0: what its control group allows, [0, 1e7]
   compression_kind compression = compression_kind::none;
-  double top_k = 0;                   ///< share of the dense gradients that is summed in a step; 0: all, [0, 1)
-  double momentum = 0.9;              ///< of sgd, [0, 1)
-  double weight_decay = 0;            ///< [0, 1]
-  double clip_norm = 0;               ///< of the reduced gradient; 0 is off, [0, 1e6]
+  double top_k = 0;        ///< share of the dense gradients that is summed in a step; 0: all, [0, 1)
+  double momentum = 0.9;   ///< of sgd, [0, 1)
+  double weight_decay = 0; ///< [0, 1]
+  double clip_norm = 0;    ///< of the reduced gradient; 0 is off, [0, 1e6]
+  nan_kind nan = nan_kind::stop;
   double epochs = 5;                  ///< (0, 10000]
   double target_accuracy = 0;         ///< stop there; 0 is off, [0, 1]
   std::uint32_t patience = 0;         ///< evaluations without a better accuracy; 0 is off, [0, 1e6]

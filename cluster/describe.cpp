@@ -248,6 +248,7 @@ std::string to_digested_toml(const cluster_file& file) {
                                       "loader_threads = 0\n",
                                       "patience = 0\n",
                                       "evaluate_samples = 0\n",
+                                      "nan = \"stop\"\n",
                                       "augmentation = \"none\"\n",
                                       "micro_batch = 0\n",
                                       "precision = \"float32\"\n",

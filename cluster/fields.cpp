@@ -26,6 +26,7 @@ constexpr std::array<std::string_view, 2> normalization_names = {"none", "group"
 constexpr std::array<std::string_view, 2> schedule_names = {"constant", "cosine"};
 constexpr std::array<std::string_view, 2> augmentation_names = {"none", "crop-flip"};
 constexpr std::array<std::string_view, 2> precision_names = {"float32", "bf16"};
+constexpr std::array<std::string_view, 2> nan_names = {"stop", "drop"};
 constexpr std::array<std::string_view, 11> policy_names = {"static",  "static-best", "lb-bsp",    "omnilearn",
                                                            "goodput", "ppo",         "ppo-add",   "ppo-simple",
                                                            "oracle",  "step-oracle", "stigmergic"};
@@ -229,6 +230,13 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"training", "weight_decay", in<training_section, &training::weight_decay>, "Weight decay.", closed(0, 1)},
     {"training", "clip_norm", in<training_section, &training::clip_norm>,
      "Largest norm of the reduced gradient; 0 clips nothing.", closed(0, 1e6)},
+    {"training",
+     "nan",
+     in<training_section, &training::nan>,
+     "A step whose gradient is not finite: all workers end training before it, or drop it, up to 50 in a row, and go "
+     "on.",
+     {},
+     nan_names},
     {"training", "epochs", in<training_section, &training::epochs>, "Passes over the data set.", open_low(10000)},
     {"training", "target_accuracy", in<training_section, &training::target_accuracy>,
      "Test accuracy at which training stops; 0 goes on to the last epoch.", closed(0, 1)},

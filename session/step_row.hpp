@@ -28,7 +28,7 @@ struct step_row {
   std::uint64_t step = 0;                    ///< completed
   std::uint64_t digest = 0;                  ///< of what must be the same on all workers
   double weight = 0;                         ///< of its gradient in this step
-  double weighted_square = 0;                ///< weight times |g_i|^2; 0 where nothing is measured
+  double weighted_square = 0;                ///< weight times |g_i|^2; 0: not measured; infinite: g_i is not finite
   std::uint32_t highest_batch = messages::max_batch;
   policy::pace_estimate pace;    ///< of its own computing
   std::uint64_t total_batch = 0; ///< samples that it would have all compute where nobody decides; 0: as they are

@@ -316,8 +316,6 @@ void gradient_reducer::keep_largest(bucket& full) {
 void gradient_reducer::launch(bucket& full) {
   if (!full.rest.empty())
     keep_largest(full);
-  if (row_columns_ > 0 && &full == &buckets_[row_bucket_])
-    write_row();
   if (auto* rows = full.sum->touched()) { // parameters come in any order, and a row as often as it was touched
     std::ranges::sort(*rows);
     const auto repeated = std::ranges::unique(*rows);
@@ -332,6 +330,8 @@ void gradient_reducer::launch(bucket& full) {
         },
         full.sum->gradients());
   own_sum_square_ += square;
+  if (row_columns_ > 0 && &full == &buckets_[row_bucket_])
+    write_row();
   full.sum->sums()[batch_sum] = batch_;
   full.sum->sums()[weighted_square_sum] = batch_ == 0 ? 0 : square / batch_;
   full.launched_seconds = time_.now_seconds();
@@ -369,11 +369,22 @@ reduction gradient_reducer::finish() {
     result.own_square = own_sum_square_ / (static_cast<double>(batch_) * batch_);
   for (auto& bucket : buckets_)
     await(bucket, result);
+  if (!std::isfinite(result.square))
+    forget_rests();
   if (copies_ != nullptr)
     copies_->join();
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     parameters_[i].mutable_grad() = views_[i].to(parameters_[i].device());
   return result;
+}
+
+/// What is no number would spoil one step after the other, as it is sent.
+void gradient_reducer::forget_rests() {
+  for (auto& bucket : buckets_)
+    if (!std::ranges::all_of(bucket.rest, [](float value) { return std::isfinite(value); })) {
+      std::ranges::fill(bucket.rest, 0.0F);
+      bucket.rest_batch = 0;
+    }
 }
 
 void gradient_reducer::await(bucket& sent, reduction& result) {

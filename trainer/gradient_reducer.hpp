@@ -9,6 +9,7 @@
 
 #include <torch/torch.h>
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -82,6 +83,9 @@ public:
   /// Instead of `begin`, once one of several backwards has failed: the step's gradients are computed anew. What is on
   /// its way already stays, as it was complete.
   void begin_again();
+  /// Whether what this worker has sent off in the step so far, up to where its row is asked for, is all finite. Rows of
+  /// sparse parameters follow behind that.
+  bool is_finite() const { return std::isfinite(own_sum_square_); }
   /// After backward: sends off what is not yet on its way. A parameter that backward did not reach counts as zero.
   /// Returns when the device has computed all gradients, and they are on their way.
   void send();
@@ -114,6 +118,7 @@ private:
   void keep_largest(bucket& full);
   void advance();
   void launch(bucket& full);
+  void forget_rests();
   void await(bucket& sent, reduction& result);
 
   std::vector<torch::Tensor> parameters_;

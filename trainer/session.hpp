@@ -83,7 +83,7 @@ public:
 
 enum class ending : std::uint8_t {
   completed, ///< the epochs are done or the target is reached
-  stopped,   ///< asked for; all ended at one step
+  stopped,   ///< asked for, or nothing would come of it any more; all ended at one step
   regrouped, ///< asked for; all left at one step, and go on in the next generation
   lost,      ///< interrupted, or a peer was lost; the state is that of the last completed step, and may go on
   failed,    ///< cannot go on

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fmt/ranges.h>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -31,6 +33,18 @@ const char* ending_of(const training_state& state) {
   if (training.target_accuracy > 0 && state.accuracy >= training.target_accuracy)
     return target_reached;
   return training.patience > 0 && state.stale_evaluations >= training.patience ? "no better accuracy" : nullptr;
+}
+
+/// A run of which nothing comes any more ends at that.
+constexpr std::uint32_t dropped_in_a_row_max = 50;
+constexpr auto not_finite_advice = "; training.nan = 'drop' goes on without such steps";
+
+std::string describe_not_finite(std::uint64_t step, const std::vector<std::uint32_t>& ranks, std::size_t members) {
+  if (ranks.empty())
+    return fmt::format("the workers' gradients of step {} add up to no finite number", step);
+  if (ranks.size() == members && members > 1)
+    return fmt::format("the gradients of all workers in step {} are not finite", step);
+  return fmt::format("the gradient of rank {} in step {} is not finite", fmt::join(ranks, ", of rank "), step);
 }
 
 step_settings settings_of(const training_state& state, const exchange::group& peers) {
@@ -125,7 +139,7 @@ void training_loop::train_one_step() {
                        .blocked_seconds = result.gradients.blocked_seconds,
                        .collectives = std::move(result.gradients.collectives)});
 
-  if (state_.all_dealt())
+  if (state_.all_dealt() && !ended())
     end(ending::completed, epochs_completed);
   if (ended() || state_.is_due(options.training.evaluate_every_epochs, state_.evaluated_samples))
     evaluate_model();
@@ -162,9 +176,10 @@ step_result training_loop::compute(const dealt_step& deal) {
     state_.train_loader.augment(state_.options.seed, deal.epoch);
   const bool halved = peers_.size() == 1 && samples.size() > 1 && state_.step % halved_step_interval == 0;
   auto result = halved ? training_step_.run_halved(samples, slowdown)
-                       : training_step_.run(samples, slowdown, [this](double seconds) { return write_row(seconds); });
+                       : training_step_.run(samples, slowdown,
+                                            [this](double seconds, bool finite) { return write_row(seconds, finite); });
   if (peers_.size() == 1)
-    result.gradients.rows = write_row(result.compute_seconds);
+    result.gradients.rows = write_row(result.compute_seconds, std::isfinite(result.gradients.square));
   if (training_step_.micro_batch() != state_.micro_batch) {
     state_.micro_batch = training_step_.micro_batch();
     watcher_.memory_limited(state_.micro_batch, deal.own.count);
@@ -178,13 +193,39 @@ void training_loop::update(const dealt_step& deal, const step_result& result, do
   if (gradients.global_batch != deal.total)
     throw std::logic_error("the workers disagree about the batch sizes of step " + std::to_string(state_.step));
 
-  const auto own = deal.own.count;
+  const bool finite = std::isfinite(gradients.square); // all have the same sums
+  const double norm = finite ? descend(deal, result) : 0;
+  if (finite)
+    dropped_in_a_row_ = 0;
+  else
+    drop();
+  steps_.complete(!finite, state_.time.now_seconds() - start_seconds);
+  state_.step = steps_.step();
+  state_.samples = steps_.samples_done();
+  state_.position = steps_.position();
+  state_.noise = steps_.noise_averages();
+  state_.rule = steps_.rule_state();
+  if (unconfirmed_checkpoint_)
+    state_.checkpointed_samples = *std::exchange(unconfirmed_checkpoint_, std::nullopt);
+  ++sums_.steps;
+  ++sums_.timed_steps;
+  sums_.samples += deal.own.count;
+  sums_.compute_seconds += result.compute_seconds;
+  sums_.exchange_seconds += gradients.blocked_seconds;
+  sums_.data_seconds += result.data_seconds;
+  if (finite)
+    count(result, deal.own.count, norm);
+}
+
+/// The optimiser's step. Returns the gradient's norm.
+double training_loop::descend(const dealt_step& deal, const step_result& result) {
+  const auto& gradients = result.gradients;
   const auto [rate, gain, progress] = steps_.rate({.active_workers = result.halved ? 2 : deal.active,
                                                    .weighted_square_sum = gradients.weighted_squares,
                                                    .global_square = gradients.square,
                                                    .global_batch = deal.total,
                                                    .own_square = gradients.own_square,
-                                                   .own_batch = static_cast<std::uint32_t>(own)});
+                                                   .own_batch = static_cast<std::uint32_t>(deal.own.count)});
   const double scheduled = schedule_factor(state_.options.training, state_.samples, deal.total, state_.wanted_samples);
   state_.rate = {state_.options.training.learning_rate * scheduled * rate.learning_rate, rate.gain};
   const double norm = std::sqrt(gradients.square);
@@ -192,35 +233,41 @@ void training_loop::update(const dealt_step& deal, const step_result& result, do
   state_.descent.set_learning_rate(state_.rate.learning_rate);
   state_.descent.step();
   state_.average.follow(deal.total, state_.samples);
+  return norm;
+}
 
-  steps_.complete(false, state_.time.now_seconds() - start_seconds);
-  state_.step = steps_.step();
-  state_.samples = steps_.samples_done();
-  state_.position = steps_.position();
-  state_.noise = steps_.noise_averages();
-  state_.rule = steps_.rule_state();
+/// The step leaves no trace in the parameters, and all know by whom. Who stops here does so in order: a restart would
+/// come to the same.
+void training_loop::drop() {
+  std::vector<std::uint32_t> ranks;
+  for (const auto position : steps_.not_finite())
+    ranks.push_back(place_.members[position]);
+  const auto reason = describe_not_finite(state_.step, ranks, place_.members.size());
+  if (state_.options.training.nan == cluster::nan_kind::stop)
+    end(ending::stopped, reason + not_finite_advice);
+  else if (++dropped_in_a_row_ >= dropped_in_a_row_max)
+    end(ending::stopped, fmt::format("{} steps in a row were dropped: {}", dropped_in_a_row_, reason));
+  else
+    watcher_.step_dropped(reason);
+}
+
+/// What a step that counts has shown of this worker's samples.
+void training_loop::count(const step_result& result, std::uint64_t own, double norm) {
   state_.train_loss += result.loss;
   state_.train_loss_samples += own;
-  if (unconfirmed_checkpoint_)
-    state_.checkpointed_samples = *std::exchange(unconfirmed_checkpoint_, std::nullopt);
-  ++sums_.steps;
-  ++sums_.timed_steps;
-  sums_.samples += own;
   sums_.correct_samples += own;
   sums_.loss_samples += own;
   ++sums_.norm_steps;
   sums_.correct += result.correct;
   sums_.loss += result.loss;
-  sums_.compute_seconds += result.compute_seconds;
-  sums_.exchange_seconds += gradients.blocked_seconds;
-  sums_.data_seconds += result.data_seconds;
   sums_.gradient_norm += norm;
 }
 
 /// What this worker tells the others of the step that it has just computed.
-std::vector<std::int64_t> training_loop::write_row(double compute_seconds) {
+std::vector<std::int64_t> training_loop::write_row(double compute_seconds, bool finite) {
   steps_.computed(compute_seconds);
-  const auto row = encode(steps_.write_row(decisions_.held(), watcher_.request(), 1, 0));
+  const double square = finite ? 0 : std::numeric_limits<double>::infinity();
+  const auto row = encode(steps_.write_row(decisions_.held(), watcher_.request(), 1, square));
   return {row.begin(), row.end()};
 }
 

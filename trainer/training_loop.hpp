@@ -52,10 +52,13 @@ private:
   void catch_up();
   void train_one_step();
   dealt_step deal();
-  std::vector<std::int64_t> write_row(double compute_seconds);
+  std::vector<std::int64_t> write_row(double compute_seconds, bool finite);
   agreement read_rows(std::span<const std::int64_t> rows);
   step_result compute(const dealt_step& deal);
   void update(const dealt_step& deal, const step_result& result, double start_seconds);
+  double descend(const dealt_step& deal, const step_result& result);
+  void drop();
+  void count(const step_result& result, std::uint64_t own, double norm);
   void apply(const agreement& agreed);
   void close_window(bool final);
   void evaluate_model();
@@ -76,6 +79,7 @@ private:
   window_sums sums_;
   /// The first member is writing a checkpoint at that many samples; a further step means that it has done so.
   std::optional<std::uint64_t> unconfirmed_checkpoint_;
+  std::uint32_t dropped_in_a_row_ = 0; ///< steps
   generation_end end_;
 };
 

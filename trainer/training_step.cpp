@@ -62,7 +62,8 @@ step_result training_step::run(std::span<const std::uint32_t> samples, double sl
   if (write)
     row = [&] {
       const double computing = part_begun_seconds_ ? time_.now_seconds() - *part_begun_seconds_ : 0;
-      return write(result.compute_seconds + computing + emulation_delay_seconds(slowdown, computing));
+      return write(result.compute_seconds + computing + emulation_delay_seconds(slowdown, computing),
+                   reducer_.is_finite());
     };
   pass(samples, slowdown, result, std::move(row));
   result.gradients = reducer_.finish();

@@ -39,8 +39,9 @@ struct step_settings {
   cluster::precision_kind precision = cluster::precision_kind::float32; ///< of forward passes
 };
 
-/// What this worker tells all others of a step that it computes in so many seconds.
-using row_writer = std::function<std::vector<std::int64_t>(double compute_seconds)>;
+/// What this worker tells all others of a step that it computes in so many seconds, and whose gradient is finite or
+/// not.
+using row_writer = std::function<std::vector<std::int64_t>(double compute_seconds, bool finite)>;
 step_settings step_settings_of(const cluster::training& training);
 
 class training_step {

@@ -2,6 +2,7 @@
 
 #include "actors/packing.hpp"
 #include "cluster/decision_steps.hpp"
+#include "messages/leave.hpp"
 #include "session/step_settings.hpp"
 
 #include <spdlog/spdlog.h>
@@ -234,7 +235,9 @@ void client_run::on(const slot_effects::finished& what) {
     const std::scoped_lock lock(mutex_);
     const bool stopped = stop_asked_ || said.end == messages::farewell_end::stopped;
     outcome_ = {.how = stopped ? trainer::ending::stopped : trainer::ending::completed,
-                .reason = said.reason.empty() ? "the training process has finished" : said.reason,
+                .reason = stopped               ? std::string{messages::stopped_reason}
+                          : said.reason.empty() ? "the training process has finished"
+                                                : said.reason,
                 .steps = said.steps,
                 .attempted_steps = said.steps,
                 .samples = said.samples,

@@ -175,7 +175,7 @@ void generation_left(worker_pointer self) {
          events::generation_left{.goes_on = !outcome.succeeded() && outcome.how != trainer::ending::failed,
                                  .attempted_steps = outcome.attempted_steps,
                                  .account = {.succeeded = outcome.succeeded(),
-                                             .reason = stopped ? std::string{messages::stopped_reason} : outcome.reason,
+                                             .reason = outcome.reason,
                                              .steps = outcome.steps,
                                              .samples = outcome.samples,
                                              .epochs = outcome.epochs,

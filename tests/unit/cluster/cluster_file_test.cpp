@@ -199,6 +199,7 @@ TEST(ClusterDigest, DiffersForEveryChangedValue) {
                                    "[training]\nmomentum = 0.8",
                                    "[training]\nweight_decay = 0.1",
                                    "[training]\nclip_norm = 1",
+                                   "[training]\nnan = \"drop\"",
                                    "[training]\nepochs = 6",
                                    "[training]\ntarget_accuracy = 0.5",
                                    "[training]\nevaluate_every_epochs = 2",

@@ -7,7 +7,9 @@
 #include <array>
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <future>
+#include <limits>
 #include <mutex>
 #include <numeric>
 
@@ -191,6 +193,29 @@ TEST(GradientReducer, KeepsTheRestPerSampleWhereBatchesChange) {
     }
     const auto tenths = torch::arange(count).div(count / 10, "floor");
     EXPECT_TRUE(torch::equal(total, (11 + tenths).to(torch::kFloat32)));
+  });
+}
+
+/// What is no number would be sent bit by bit, and spoil one step after the other.
+TEST(GradientReducer, KeepsNoRestThatIsNotFinite) {
+  exchange::run_ranks(2, [](std::uint32_t rank, std::unique_ptr<exchange::group>& peers) {
+    constexpr std::int64_t count = 20'000;
+    exchange::compression_counts counts;
+    peers = exchange::compress(std::move(peers), exchange::form::gather, counts);
+    auto parameter = torch::ones({count}, torch::requires_grad());
+    steady_clock time;
+    gradient_reducer reducer({parameter}, *peers, time, 1 << 20, {}, 1, 0.1);
+    for (int step = 0; step < 4; ++step) {
+      bool finite = true;
+      reducer.begin(1, [&] {
+        finite = reducer.is_finite();
+        return std::vector<std::int64_t>{step};
+      });
+      const bool harmed = rank == 1 && step == 1;
+      (parameter.sum() * (harmed ? std::numeric_limits<double>::quiet_NaN() : 1)).backward();
+      EXPECT_EQ(std::isfinite(reducer.finish().square), step != 1) << step;
+      EXPECT_EQ(finite, !harmed) << "known when the row is asked for";
+    }
   });
 }
 

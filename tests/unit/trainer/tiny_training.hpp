@@ -12,7 +12,10 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <limits>
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -72,6 +75,7 @@ public:
   void evaluated(const messages::evaluation_report& report) override { evaluations.push_back(report); }
   void checkpoint_written(const std::string& path, std::uint64_t step) override { checkpoints[step] = path; }
   void step_completed(std::uint64_t) override {}
+  void step_dropped(const std::string& reason) override { dropped.push_back(reason); }
   step_request request() override {
     const bool stops = stop_after_windows > 0 && windows.size() >= stop_after_windows;
     return stops ? step_request::stop : step_request::none;
@@ -81,6 +85,7 @@ public:
   std::vector<window_record> windows;
   std::vector<messages::evaluation_report> evaluations;
   std::map<std::uint64_t, std::string> checkpoints;
+  std::vector<std::string> dropped;
 
 private:
   void arrive(std::uint64_t window) {
@@ -104,6 +109,7 @@ struct rank_result {
   std::vector<window_record> windows;
   std::vector<messages::evaluation_report> evaluations;
   std::map<std::uint64_t, std::string> checkpoints;
+  std::vector<std::string> dropped;
   messages::decision_counts decisions;
   std::vector<torch::Tensor> parameters;
 };
@@ -114,6 +120,7 @@ struct rank_options {
   std::size_t stop_after_windows = 0;
   std::string resume_from;
   double dropout = 0;
+  std::set<std::uint64_t> harmful_steps = {}; ///< whose gradient is no number
 };
 
 /// The options of a cluster file of so many workers.
@@ -132,6 +139,12 @@ inline rank_result train_rank(const rank_options& options, const dataset& train,
   scripted_observer watcher(slot, options.arrivals);
   watcher.stop_after_windows = options.stop_after_windows;
   auto model = tiny_model(options.dropout);
+  if (!options.harmful_steps.empty())
+    model->parameters().back().register_hook(
+        [&options, step = std::make_shared<std::uint64_t>(0)](const torch::Tensor& gradient) {
+          const bool harmed = options.harmful_steps.contains((*step)++);
+          return harmed ? gradient * std::numeric_limits<double>::quiet_NaN() : gradient;
+        });
   training_state state(for_workers(options.loop, peers.size()), model, train, test, time);
   checkpoint start = state.capture();
   if (!options.resume_from.empty())
@@ -151,6 +164,7 @@ inline rank_result train_rank(const rank_options& options, const dataset& train,
   result.windows = watcher.windows;
   result.evaluations = watcher.evaluations;
   result.checkpoints = watcher.checkpoints;
+  result.dropped = watcher.dropped;
   result.decisions = slot.close();
   for (const auto& parameter : model->parameters())
     result.parameters.push_back(parameter.detach().clone());
