@@ -157,7 +157,7 @@ DYNAMIX_API double dynamix_squares_f64(const double* values, size_t count);
 
 #define DYNAMIX_ROW_COLUMNS 19
 /* `own_square` = |g_i|^2 of this worker's mean gradient (0 unless DYNAMIX_MEASURE is due; NaN where it is and
-   nobody has measured). */
+   nobody has measured; infinite in any step: the gradient is not finite, of which all members are warned). */
 DYNAMIX_API int dynamix_write_row(dynamix_run* run, double own_square, int64_t* row);
 /* `rows`: those of all members, members x DYNAMIX_ROW_COLUMNS. Decides what holds from which step on. */
 DYNAMIX_API int dynamix_read_rows(dynamix_run* run, const int64_t* rows);

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <random>
 #include <unistd.h>
 #include <utility>
@@ -335,6 +335,7 @@ std::string run::read_rows(std::span<const std::int64_t> rows) {
   session::agreement agreed;
   if (auto problem = steps_->read_rows(decoded, agreed); !problem.empty())
     return problem;
+  tell_not_finite();
   if (!own_weight_ && position_ == 0)
     look_for_sums(decoded);
   const auto& planned = steps_->newest_batches();
@@ -349,6 +350,20 @@ std::string run::read_rows(std::span<const std::int64_t> rows) {
   if (steps_->stops() && !stopping)
     notice("all members stop");
   return {};
+}
+
+/// A sum does not say any more whose gradient has spoiled it. The first member says so, and whom it is about.
+void run::tell_not_finite() {
+  constexpr std::uint32_t told_max = 10;
+  const auto& whose = steps_->not_finite();
+  const bool speaks = position_ == 0 || std::ranges::find(whose, position_) != whose.end();
+  if (whose.empty() || !speaks || not_finite_told_++ >= told_max)
+    return;
+  notice(fmt::format("warning: the gradient of {} in step {} is not finite",
+                     whose.size() == members_ && members_ > 1
+                         ? "all members"
+                         : fmt::format("member {}", fmt::join(whose, ", of member ")),
+                     steps_->step()));
 }
 
 /// Of a step whose weights are samples.

@@ -69,6 +69,7 @@ private:
   void send_heartbeat();
   void add_step(const dynamix_step& step);
   void count_applied();
+  void tell_not_finite();
   void look_for_sums(std::span<const step_row> rows);
   void close_window(bool final);
   messages::rate_rule rule_of(std::uint32_t rule) const;
@@ -91,6 +92,7 @@ private:
   std::optional<lockstep> steps_;
   std::optional<double> own_weight_; ///< of the step that is completed next
   summed_loss summed_loss_;
+  std::uint32_t not_finite_told_ = 0; ///< steps
   window_sums sums_;
   std::vector<std::uint32_t> timed_batches_; ///< under which the window's steps were timed
   double learning_rate_ = 0;

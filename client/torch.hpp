@@ -24,6 +24,7 @@
 #include <dynamix/dynamix.h>
 #include <functional>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -227,6 +228,8 @@ public:
     unpack(bucket);
     if ((due & DYNAMIX_GATHER) != 0) {
       auto row = torch::zeros({DYNAMIX_ROW_COLUMNS}, torch::kInt64);
+      if (!std::isfinite(own_square))
+        own_square = std::numeric_limits<double>::infinity();
       check(dynamix_write_row(run_, own_square, row.data_ptr<std::int64_t>()));
       const auto rows = group_.all_gather(row);
       check(dynamix_read_rows(run_, rows.data_ptr<std::int64_t>()));

@@ -319,6 +319,8 @@ class Step:
         measured = self._own_squares and (self._global_squares or not self.replicas)
         unmeasured = bool((self._due or 0) & raw.MEASURE) and not measured
         square = math.nan if unmeasured else self._plain(self._own_squares)
+        if not unmeasured and not math.isfinite(square):  # which a GradScaler leaves out, and expects
+            square = math.inf if self.scaler is None else math.nan
         self.client.write_row(square, self._row.data_ptr())
         self._row_written = True
 

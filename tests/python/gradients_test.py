@@ -537,6 +537,32 @@ class SummedLosses(unittest.TestCase):
             self.assertEqual(told, "")
 
 
+def spoil_a_step(rank, world):
+    """Warnings of a training in which the gradient of the last member but one is no number in one step."""
+    model, told = Branches(both=True).double(), io.StringIO()
+    wrapped = DistributedDataParallel(model)
+    logging.getLogger("dynamix").addHandler(logging.StreamHandler(told))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    run = dynamix.join(wrapped, optimizer, agent="off")
+    for step, (_, inputs, labels) in enumerate(run.loader(numbers(100, torch.float64), batch_size=4)):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(wrapped(inputs), labels)
+        (loss * float("nan") if step == 3 and rank == world - 2 else loss).backward()
+        if step == 3:
+            for parameter in model.parameters():  # what a careful script does
+                parameter.grad = None
+        optimizer.step()
+    run.close()
+    return told.getvalue()
+
+
+class NotFinite(unittest.TestCase):
+    def test_gradients_are_told_of_with_member_and_step(self):
+        first, own, other = ranks.run(spoil_a_step, 3)
+        self.assertIn("the gradient of member 1 in step 3 is not finite", first)
+        self.assertEqual((first.count("finite"), own.count("finite"), other), (1, 1, ""))
+
+
 class SummedBefore(unittest.TestCase):
     def test_by_somebody_else_are_refused_in_the_first_step(self):
         for way in ("inner", "hooks"):
