@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -25,10 +26,12 @@ constexpr double telemetry_share_max = 0.01; ///< of the time
 constexpr double stale_share_max = 0.05;     ///< of the reports
 constexpr double guarded_share_max = 0.3;    ///< of the windows
 constexpr double diverged_loss = 1e30;       ///< the trainer reports a loss that is not finite as a huge one
-constexpr double clear_errors = 3;           ///< standard errors
-constexpr double entropy_share_min = 0.1;    ///< of that of even odds
-constexpr double entropy_fall_min = 2;       ///< times
-constexpr double nearly_best = -0.15;        ///< log2 of goodput over the best: nothing is left to be found
+constexpr double risen_loss = 2;             ///< times its first
+constexpr std::uint64_t steps_to_learn = 100;
+constexpr double clear_errors = 3;        ///< standard errors
+constexpr double entropy_share_min = 0.1; ///< of that of even odds
+constexpr double entropy_fall_min = 2;    ///< times
+constexpr double nearly_best = -0.15;     ///< log2 of goodput over the best: nothing is left to be found
 constexpr double recent_fault_seconds = 300;
 constexpr std::size_t names_shown = 4;
 
@@ -130,13 +133,63 @@ void find_learning_troubles(const run& run, sentences& found) {
   find_early_plateau(run, rewards, found);
 }
 
+/// The loss of somebody who gives each class the same odds, of data sets of images; 0 of others, and of users' own
+/// training.
+double loss_of_guessing(const cluster::training& training) {
+  if (training.trainer == cluster::trainer_kind::client)
+    return 0;
+  switch (training.dataset) {
+  case cluster::dataset_kind::fashion_mnist:
+  case cluster::dataset_kind::fashion_mnist_32:
+  case cluster::dataset_kind::cifar10:
+    return std::log(10.0);
+  case cluster::dataset_kind::cifar100:
+    return std::log(100.0);
+  default:
+    return 0;
+  }
+}
+
+std::uint64_t newest_step(const run& run) {
+  std::uint64_t step = 0;
+  for (const auto& worker : run.workers())
+    step = std::max(step, worker.report.first_step);
+  return step;
+}
+
+/// A loss that is not finite, one that stays far above its first, or that of guessing: too large a learning rate kills
+/// a network without a single number that is none.
 template <class Evaluations>
 void find_divergence(const run& run, const Evaluations& evaluations, sentences& found) {
-  const bool evaluated = std::ranges::any_of(evaluations, [](const auto& evaluation) {
+  constexpr auto advice = "try a smaller training.learning_rate or clip_norm";
+  const auto huge = std::ranges::find_if(evaluations, [](const auto& evaluation) {
     return std::max(evaluation.train_loss, evaluation.test_loss) >= diverged_loss;
   });
-  if (evaluated || static_cast<double>(run.course().newest(signal::loss)) >= diverged_loss)
-    found.push_back("training diverged: the loss is not finite; try a smaller training.learning_rate or clip_norm");
+  if (huge != evaluations.end() || static_cast<double>(run.course().newest(signal::loss)) >= diverged_loss) {
+    found.push_back(fmt::format("training diverged: the loss is not finite by step {}; {}",
+                                huge != evaluations.end() ? huge->step : newest_step(run), advice));
+    return;
+  }
+  const auto losses = course_of(run, signal::loss);
+  if (losses.size() >= windows_for_a_verdict && losses.front() > 0) {
+    const auto late = estimate_thirds(losses).back().mean;
+    if (late > risen_loss * losses.front()) {
+      found.push_back(
+          fmt::format("training diverges: the loss has risen from {:.3g} at the beginning to {:.3g} by step "
+                      "{}; {}",
+                      losses.front(), late, newest_step(run), advice));
+      return;
+    }
+  }
+  const double guessing = loss_of_guessing(run.file().training);
+  const auto learnt_nothing = [&](const auto& evaluation) {
+    return evaluation.step >= steps_to_learn && evaluation.test_loss >= guessing;
+  };
+  if (guessing > 0 && evaluations.size() >= 2 && learnt_nothing(evaluations.back()) &&
+      learnt_nothing(*std::prev(evaluations.end(), 2)))
+    found.push_back(fmt::format("training has learnt nothing by step {}: its test loss of {:.3g} is not below that of "
+                                "guessing, {:.3g}; {}",
+                                evaluations.back().step, evaluations.back().test_loss, guessing, advice));
 }
 
 void find_costly_telemetry(double share, sentences& found) {

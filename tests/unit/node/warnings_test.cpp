@@ -46,6 +46,29 @@ TEST(Warnings, ARunWithoutTroubleHasNone) {
   EXPECT_THAT(warnings_of([](auto, auto&) {}), IsEmpty());
 }
 
+/// `learning_rate = 9` ended at 10 % without a word.
+TEST(Warnings, TellOfTrainingThatDivergesWithTheStep) {
+  const auto losses = [](double early, double late) {
+    return warnings_of([=](std::uint64_t window, ledger::worker& row) {
+      row.report.training.loss = window < 30 ? early : late;
+      row.report.first_step = 10 * window;
+    });
+  };
+  EXPECT_THAT(losses(2.3, 9), Contains(HasSubstr("the loss has risen from 2.3 at the beginning to 9 by step 900")));
+  EXPECT_THAT(losses(2.3, 1e30), Contains(HasSubstr("the loss is not finite by step 900")));
+  EXPECT_THAT(losses(2.3, 2.5), IsEmpty());
+
+  const auto tested = [](double loss) {
+    auto records = long_run([](auto, auto&) {});
+    for (const std::uint64_t step : {50, 118, 235})
+      records.evaluations.push_back({.step = step, .train_loss = loss, .test_loss = loss});
+    return summarise(records).warnings;
+  };
+  EXPECT_THAT(tested(2.33), Contains(HasSubstr("has learnt nothing by step 235: its test loss of 2.33 is not below")));
+  EXPECT_THAT(tested(1e31), Contains(HasSubstr("the loss is not finite by step 50")));
+  EXPECT_THAT(tested(0.5), IsEmpty());
+}
+
 TEST(Warnings, ShowWhatTheRecordsShow) {
   auto records = sample_records();
   records.farewells[0].parameter_checksum = 18;
