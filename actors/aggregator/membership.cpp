@@ -72,6 +72,17 @@ messages::welcome membership::refuse(welcome_verdict verdict, std::string detail
   return answer;
 }
 
+namespace {
+
+/// Each is a row of the ledger, and may begin a generation. Who reconnects waits longer each time, who restarts, too.
+constexpr int joins_at_once_max = 30;
+
+double joins_of(const member& one, double now_seconds) {
+  return std::max(0.0, one.joins - (now_seconds - one.joined_seconds));
+}
+
+} // namespace
+
 /// Of a host that has no rank.
 messages::welcome membership::check_guest(const messages::hello& hello, double now_seconds) const {
   const auto places = static_cast<std::size_t>(std::ranges::count(state_.members, true, &member::guest));
@@ -113,6 +124,9 @@ messages::welcome membership::check(const messages::hello& hello, double now_sec
     return refuse(welcome_verdict::duplicate_host,
                   fmt::format("host {} is already connected from another process", hello.host));
   }
+  if (found != state_.members.end() && joins_of(*found, now_seconds) > joins_at_once_max)
+    return refuse(welcome_verdict::duplicate_host,
+                  fmt::format("host {} has joined more than {} times within seconds", hello.host, joins_at_once_max));
   const bool same = found != state_.members.end() && found->incarnation == hello.incarnation;
   // Its farewell has overtaken it.
   if (same && (found->state == member_state::left || found->state == member_state::failed))
@@ -155,6 +169,8 @@ messages::welcome membership::admit(const messages::hello& hello, double now_sec
     found = state_.members.begin() + *find_place(now_seconds, state_, timeouts_);
     *found = {.host = hello.host, .guest = true, .detail = {}};
   }
+  found->joins = joins_of(*found, now_seconds) + 1;
+  found->joined_seconds = now_seconds;
   highest_term_ = std::max(highest_term_, hello.last_decision.term);
   if (hello.training)
     adopt(hello, now_seconds);

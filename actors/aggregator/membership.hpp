@@ -43,6 +43,8 @@ struct member {
   std::uint64_t steps = 0;       ///< completed, in memory
   std::uint64_t said_steps = 0;  ///< in its newest hello, or its farewell
   std::uint64_t checkpoint_steps = 0;
+  double joins = 0;                   ///< that it was taken in, less one for each second since, as of its newest
+  double joined_seconds = 0;          ///< when that was
   double seen_seconds = 0;            ///< last sign of life
   double since_seconds = 0;           ///< in this state
   std::optional<double> told_seconds; ///< when it was last told that its generation ends or regroups

@@ -46,15 +46,17 @@ void root_role::write_row(ledger::entry entry) {
 
 // Workers.
 
-/// A peer that goes on calling must not let the ledger grow: only hosts of the cluster file are told of, each once for
-/// the same reason, and what cannot be true not at all.
-void root_role::write_refusal(const messages::hello& hello, const messages::welcome& welcome) {
+/// A peer that goes on calling must let neither the ledger grow nor the log: each host is told of once for the same
+/// reason, and in the ledger only those of the cluster file, unless what they say cannot be true. Returns whether it is
+/// for the first time.
+bool root_role::write_refusal(const messages::hello& hello, const messages::welcome& welcome) {
+  constexpr std::size_t refused_max = 8192;
+  if (refused_.size() >= refused_max || !refused_.emplace(hello.host, welcome.verdict).second)
+    return false;
   const auto& members = members_.state().members;
-  if (std::ranges::find(members, hello.host, &member::host) == members.end() ||
-      !members_.why_implausible(hello).empty())
-    return;
-  if (refused_.emplace(hello.host, welcome.verdict).second)
+  if (std::ranges::find(members, hello.host, &member::host) != members.end() && members_.why_implausible(hello).empty())
     write_row(ledger::event{ledger::event_kind::refused, hello.host, welcome.detail});
+  return true;
 }
 
 /// Of a generation that was formed by an arbitrator before this one: all of its members are waited for.
@@ -79,9 +81,9 @@ messages::welcome root_role::take_in(const messages::hello& hello) {
   const auto welcome = members_.admit(hello, links_.now_seconds());
   if (welcome.verdict != messages::welcome_verdict::accepted) {
     // Who waits asks again every two seconds, and says itself why.
-    spdlog::log(waits_for_place(welcome) ? spdlog::level::debug : spdlog::level::warn, "refused host={} detail=\"{}\"",
-                hello.host, welcome.detail);
-    write_refusal(hello, welcome);
+    const bool told = waits_for_place(welcome) || !write_refusal(hello, welcome);
+    spdlog::log(told ? spdlog::level::debug : spdlog::level::warn, "refused host={} detail=\"{}\"", hello.host,
+                welcome.detail);
     return welcome;
   }
   raise_term();

@@ -65,7 +65,7 @@ public:
 private:
   void pass_on(const std::vector<closed_window>& closed) override;
   void write_row(ledger::entry entry);
-  void write_refusal(const messages::hello& hello, const messages::welcome& welcome);
+  bool write_refusal(const messages::hello& hello, const messages::welcome& welcome);
   void write_shard(const std::string& host, ledger::shard_state state);
   const std::string& host_of(std::uint32_t rank) const { return members_.state().members[rank].host; }
 
@@ -105,7 +105,7 @@ private:
   messages::placement newest_;     ///< generation 0: none was formed here
   std::set<std::uint32_t> unsure_; ///< ranks that may not have heard of it
   std::vector<messages::farewell> farewells_;
-  std::set<std::pair<std::string, messages::welcome_verdict>> refused_; ///< hellos that the ledger tells of, by host
+  std::set<std::pair<std::string, messages::welcome_verdict>> refused_; ///< hellos that were told of, by host
   struct departure {
     double at_seconds = 0;
     std::string child; ///< through which it is to come again

@@ -65,6 +65,19 @@ TEST_F(Membership, RefusesASecondProcessOfTheSameNameButNotAReconnect) {
   EXPECT_EQ(admit(hello("ada", 8)).verdict, welcome_verdict::accepted) << "the first is gone";
 }
 
+/// One that said hello again and again, of its old life and of new ones, wrote 98,272 rows in a moment.
+TEST_F(Membership, TakesNoHostInMoreOftenThanItCanHaveRestarted) {
+  int taken = 0;
+  for (std::uint64_t life = 1; life <= 1000; ++life) {
+    taken += admit(hello("ada", life)).verdict == welcome_verdict::accepted ? 1 : 0;
+    members.disconnected(0, "test", now);
+  }
+  EXPECT_LE(taken, 31);
+  EXPECT_EQ(admit(hello("ben")).verdict, welcome_verdict::accepted) << "the others are";
+  now += 60;
+  EXPECT_EQ(admit(hello("ada", 1001)).verdict, welcome_verdict::accepted) << "and so is it once it is calm";
+}
+
 TEST_F(Membership, TheFirstGenerationWaitsForAll) {
   admit(hello("ada"));
   admit(hello("cy"));
