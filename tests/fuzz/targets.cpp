@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -146,7 +147,7 @@ void read_certificate(byte_span bytes) {
     require(facts.fingerprint.size() == 64, "a certificate has a fingerprint");
 }
 
-const std::array all = {target{"frames", read_frame},
+const std::array own = {target{"frames", read_frame},
                         target{"journal", read_journal},
                         target{"store", use_store},
                         target{"ledger", read_ledger},
@@ -161,10 +162,16 @@ const std::array all = {target{"frames", read_frame},
 } // namespace
 
 std::span<const target> targets() {
+  static const auto all = [] {
+    std::vector<target> found(own.begin(), own.end());
+    std::ranges::copy(file_targets(), std::back_inserter(found));
+    return found;
+  }();
   return all;
 }
 
 const target* find_target(std::string_view name) {
+  const auto all = targets();
   const auto found = std::ranges::find(all, name, &target::name);
   return found == all.end() ? nullptr : &*found;
 }

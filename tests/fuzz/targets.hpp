@@ -38,12 +38,15 @@ std::size_t read_decisions(std::span<const std::uint8_t> bytes);
 target decisions_target();
 std::map<std::string, kept_example> decisions_examples();
 
+/// What readers of files, and of a training process's socket, are given.
+std::span<const target> file_targets();
+
 std::span<const target> targets();
 /// Null where there is none of that name.
 const target* find_target(std::string_view name);
 
-/// One more, of saved policies. It needs Torch, whose headers the fuzzer's compiler (clang 14) does not take as C++20, so
-/// corpus_test alone mutates them.
+/// One more, of saved policies. It needs Torch, whose headers the fuzzer's compiler (clang 14) does not take as C++20,
+/// so corpus_test alone mutates them.
 target policy_target();
 
 } // namespace dynamix::fuzz
