@@ -8,10 +8,13 @@
 #include "node/reports/text.hpp"
 
 #include <csignal>
+#include <cstdint>
 #include <deque>
 #include <fmt/core.h>
 #include <fstream>
+#include <sys/statvfs.h>
 #include <thread>
+#include <unistd.h>
 
 namespace dynamix::node {
 namespace {
@@ -27,6 +30,16 @@ actors::supervision_options rules_of(const cluster::cluster_file& file) {
   rules.period_seconds = file.supervision.period_ms / 1000.0;
   rules.seed = file.seed;
   return rules;
+}
+
+/// So little is free that neither a log's line nor a result can be relied on.
+bool disk_is_full(const std::string& directory) {
+  constexpr std::uint64_t bytes_min = 32768;
+  struct statvfs disk {};
+  if (::statvfs(directory.c_str(), &disk) != 0)
+    return false;
+  const std::uint64_t blocks = ::geteuid() == 0 ? disk.f_bfree : disk.f_bavail;
+  return blocks * disk.f_frsize < bytes_min;
 }
 
 child_options describe_process(const launch_options& options, const cluster::host& host, bool resumed) {
@@ -255,6 +268,11 @@ private:
   }
 
   void start_again(const std::string& host, const std::string& how) {
+    if (disk_is_full(options_.run.path())) { // it would only end so again, and its log could not say why
+      blame(host, how);
+      outcome_.error += "; no space is left on the disk of " + options_.run.path();
+      return end_all(phase::failing, SIGINT, milliseconds(3 * timeouts_.shutdown_timeout_ms));
+    }
     const auto plan = processes_.failed(host, now_seconds(), how);
     const std::string died = host + " died (" + how + ")";
     arbitrator_gone_ = arbitrator_gone_ || (is_arbitrator(host) && !any_arbitrator_running());
