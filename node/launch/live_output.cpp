@@ -12,6 +12,12 @@ constexpr const char* bold = "\x1b[1m";
 constexpr const char* red = "\x1b[1;31m";
 constexpr const char* plain = "\x1b[0m";
 
+/// 0: unknown.
+std::size_t terminal_width() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 } // namespace
 
 output_style output_style::detect() {
@@ -22,9 +28,7 @@ output_style output_style::detect() {
   style.colour = style.redraw && (no_color == nullptr || *no_color == '\0');
   if (style.redraw)
     style.interval = std::chrono::milliseconds(200);
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-    style.width = size.ws_col;
+  style.width_now = &terminal_width;
   return style;
 }
 
@@ -44,6 +48,8 @@ void live_output::progress(const std::string& line) {
     return;
   shown_at_ = now;
   last_ = line;
+  if (const auto width = style_.width_now != nullptr ? style_.width_now() : 0; width > 0)
+    style_.width = width;
   if (style_.redraw)
     out_ << "\r" << cut(line, style_.width - 1) << "\x1b[K" << std::flush;
   else

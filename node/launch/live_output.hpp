@@ -12,6 +12,7 @@ struct output_style {
   bool redraw = false; ///< a terminal: the progress line is drawn over itself
   bool colour = false;
   std::size_t width = 80;
+  std::size_t (*width_now)() = nullptr;     ///< of a terminal, whose width may change; null: `width` stays; may give 0
   std::chrono::milliseconds interval{5000}; ///< between progress lines
 
   /// Of the process's standard output; the environment's NO_COLOR and TERM=dumb are honoured.

@@ -20,6 +20,20 @@ TEST(LiveOutput, DrawsProgressOverItselfOnATerminal) {
   EXPECT_EQ(out.str(), "\rfirst l\x1b[K\rsecond\x1b[K\r\x1b[Kstays\n");
 }
 
+/// Each line beyond the width of a terminal made narrower left another behind: 64 in 6 s.
+TEST(LiveOutput, FollowsTheWidthOfATerminal) {
+  static std::size_t columns = 0;
+  columns = 20;
+  std::ostringstream out;
+  live_output live(out, {.redraw = true, .width_now = [] { return columns; }, .interval = at_once});
+  live.progress("first line");
+  columns = 6;
+  live.progress("second line");
+  columns = 0; // nobody knows any more
+  live.progress("third line");
+  EXPECT_EQ(out.str(), "\rfirst line\x1b[K\rsecon\x1b[K\rthird\x1b[K");
+}
+
 TEST(LiveOutput, PrintsPlainLinesElsewhere) {
   std::ostringstream out;
   live_output live(out, {.redraw = false, .colour = false, .width = 8, .interval = at_once});
