@@ -36,7 +36,8 @@ void add_run(json_text& json, const ledger::run& run) {
   json.member("topology", cluster::to_string(file.arbitrator.topology));
   json.member("window_steps", run.start().window_steps).member("dataset_samples", run.start().dataset_samples);
   json.member("planned_samples", planned_samples(run.start()));
-  json.member("target_accuracy", run.start().target_accuracy).member("started_at", run.start().started_at);
+  json.member("target_accuracy", run.start().target_accuracy)
+      .member("started_at", run.starts().empty() ? "" : run.starts().front().started_at); // not the arbitrator's newest
   json.column("arbitrators", file.arbitrators(), [](const auto* host) { return host->name; });
   json.close_object();
 }

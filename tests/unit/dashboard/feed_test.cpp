@@ -52,6 +52,17 @@ TEST_F(Feed, WarnsOfWhatNoLedgerSays) {
   EXPECT_EQ(data_of(news.frames[0])["warnings"][0], "a certificate ends");
 }
 
+/// The page's "since" jumped.
+TEST_F(Feed, KnowsWhenTheRunBeganAlsoBehindAnotherArbitrator) {
+  append(start_row());
+  append(window_row(1));
+  auto again = start_row();
+  std::get<ledger::start>(again.entry).started_at = "2026-01-02T09:00:00Z";
+  append(again);
+  const feed from(small_cluster(), path(), quick_);
+  EXPECT_EQ(settled(from)["run"]["started_at"], "2026-01-02T03:04:05Z");
+}
+
 TEST_F(Feed, HandsOutNoMoreThanIsAskedFor) {
   append(start_row());
   feed from(small_cluster(), path(), quick_);
