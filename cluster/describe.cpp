@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <fmt/core.h>
 #include <initializer_list>
 #include <map>
@@ -228,6 +229,8 @@ std::string to_toml(const cluster_file& file) {
 std::string to_digested_toml(const cluster_file& file) {
   auto resolved = file; // what runs counts, not how the file says it
   resolved.arbitrator.balance = file.balances() ? balance_kind::on : balance_kind::off;
+  if (const auto script = file.training.model.script_path(); !script.empty()) // of which workers compare the contents
+    resolved.training.model.name = "script:" + std::filesystem::path(script).filename().string();
   auto text = to_toml_without(resolved, {"security", "run"});
   // Fields that have come since a release count where they are used, so that its run directories replay.
   for (const std::string_view line : {"trainer = \"built-in\"\n",

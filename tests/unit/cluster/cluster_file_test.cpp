@@ -180,6 +180,11 @@ TEST(ClusterDigest, IgnoresCommentsOrderAndSpelledOutDefaults) {
   EXPECT_EQ(parsed("[reward]\nalpha = 1\n" + pair + "compute_slowdown = 1.0").digest(), digest);
   EXPECT_EQ(parse_cluster_text(pair, "elsewhere.toml").file.digest(), digest);
   EXPECT_EQ(parsed("[security]\nkeys = \"k\"\n" + pair).digest(), digest) << "keys change nothing of what is decided";
+  const auto of_script = [&](const std::string& path) {
+    return parsed("[training]\nmodel = \"script:" + path + "\"\n" + pair).digest();
+  };
+  EXPECT_EQ(of_script("/here/model.pt"), of_script("/moved/model.pt")) << "a run is proven wherever its model lies";
+  EXPECT_NE(of_script("/here/model.pt"), of_script("/here/other.pt"));
 }
 
 TEST(ClusterDigest, DiffersForEveryChangedValue) {
