@@ -184,11 +184,11 @@ std::string shown(const std::string& value) {
 std::string suggestion(std::string_view wrong, std::span<const std::string_view> names) {
   wrong = wrong.substr(0, 64);
   std::string_view best;
-  std::size_t best_distance = std::max<std::size_t>(1, wrong.size() / 3) + 1;
+  std::size_t best_distance = 2 * (std::max<std::size_t>(1, wrong.size() / 3) + 1); // doubled, as all here
   for (const auto name : names) {
-    auto distance = edit_distance(wrong, name);
-    if (wrong.size() >= 4) // of a long word the beginning may be all that was written
-      distance = std::min(distance, edit_distance(wrong, name.substr(0, wrong.size())));
+    auto distance = 2 * edit_distance(wrong, name);
+    if (wrong.size() >= 4) // of a long word the beginning may be all that was written; the whole is likelier
+      distance = std::min(distance, 2 * edit_distance(wrong, name.substr(0, wrong.size())) + 1);
     if (distance < best_distance) {
       best = name;
       best_distance = distance;
