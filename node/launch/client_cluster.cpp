@@ -45,7 +45,8 @@ gae_lambda = 0.9
 entropy_coefficient = 0.0005
 )",
                         policy);
-  text += fmt::format("\n[[host]]\nname = \"arbitrator\"\nport = {}\nroles = [\"arbitrator\"]\n", links::take_free_port());
+  text +=
+      fmt::format("\n[[host]]\nname = \"arbitrator\"\nport = {}\nroles = [\"arbitrator\"]\n", links::take_free_port());
   for (std::uint32_t i = 0; i < workers; ++i)
     text += fmt::format("\n[[host]]\nname = \"worker-{}\"\nport = {}\n", i, links::take_free_port());
   return text;

@@ -408,8 +408,8 @@ TEST_F(ExecBesideAnAgent, ShowsTheCommandItsSocketItsGpuAndItsCores) {
 TEST_F(ExecBesideAnAgent, SaysWhatIsWrong) {
   EXPECT_THAT(exec({"--name", "w0", "--slot", "2"}, "exit 3").output,
               HasSubstr("host w0 has 2 workers, counted from 0"));
-  EXPECT_THAT(exec({"--name", "hub"}, "exit 3").output, HasSubstr("no host of " + run().cluster_file()));
-  EXPECT_THAT(exec({"--name", "w0/1"}, "exit 3").output, HasSubstr("no host of " + run().cluster_file()));
+  EXPECT_THAT(exec({"--name", "hub"}, "exit 3").output, HasSubstr("not a host of " + run().cluster_file()));
+  EXPECT_THAT(exec({"--name", "w0/1"}, "exit 3").output, HasSubstr("not a host of " + run().cluster_file()));
   const auto unnamed = exec({"--slot", "1"}, "exit 3");
   EXPECT_EQ(unnamed.code, 2);
   EXPECT_THAT(unnamed.output, HasSubstr("--slot needs --name"));

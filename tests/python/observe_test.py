@@ -50,7 +50,8 @@ class Folder:
 
 
 def parameters(text):
-    return sorted(line for line in text.splitlines() if line.startswith("parameters"))
+    """What each process prints; the two may write into one line."""
+    return sorted(re.findall(r"parameters \d+ [0-9a-f]+", text))
 
 
 @unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")

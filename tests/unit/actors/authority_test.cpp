@@ -200,7 +200,7 @@ TEST(Authority, OfAnArbitratorBelowTheRootIsOverItsOwnPart) {
   EXPECT_THAT(at("hub", left.host, {kind::window, "", {7}}), HasSubstr("does not come through it"));
   EXPECT_THAT(at("hub", shard.host, {kind::window, "", {0, 1}}), IsEmpty()) << "while the one between is away";
   EXPECT_THAT(at(left.host, shard.host, {kind::window, "", {0, 1, 2, 3}}), IsEmpty()) << "its sibling's, too";
-  EXPECT_THAT(at(left.host, right.host, {kind::window, "", {4}}), HasSubstr("no arbitrator below"));
+  EXPECT_THAT(at(left.host, right.host, {kind::window, "", {4}}), HasSubstr("not an arbitrator below"));
   EXPECT_THAT(at(shard.host, left.host, {kind::guidance}), IsEmpty());
   EXPECT_THAT(at(shard.host, "hub", {kind::guidance}), IsEmpty());
   EXPECT_THAT(at(shard.host, right.host, {kind::guidance}), HasSubstr("an arbitrator above"));

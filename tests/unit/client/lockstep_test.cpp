@@ -429,7 +429,7 @@ TEST(Lockstep, RefusesStatesThatItCannotGoOnFrom) {
   rest_of_epoch(steps);
   const auto good = steps.save();
   EXPECT_EQ(steps.restore(good), "");
-  EXPECT_THAT(steps.restore({}), testing::HasSubstr("no state"));
+  EXPECT_THAT(steps.restore({}), testing::HasSubstr("not a state"));
   for (std::size_t word = 0; word < good.size(); ++word) {
     auto damaged = good;
     damaged[word] ^= 1;

@@ -85,7 +85,7 @@ TEST(Plan, RefusesWhatIsNoPlan) {
   EXPECT_THAT(errors_of("faults = 3"), ElementsAre(HasSubstr("p.toml:1:1: faults is unknown; did you mean \"fault\"?"),
                                                    HasSubstr("p.toml:1:1: a plan has")));
   EXPECT_THAT(cluster::to_string(read_plan("no/such.toml").errors.at(0)),
-              HasSubstr("no/such.toml: the plan cannot be read"));
+              HasSubstr("no/such.toml: there is no such file; a plan is a TOML file"));
 }
 
 TEST(Plan, RefusesAFaultThatMakesNoSense) {

@@ -141,7 +141,6 @@ TEST_F(ReplayTest, IsACommandWithAnExitCode) {
   const auto well = ask({"explain", "--run", path(), "--replay", "--json"});
   EXPECT_EQ(well.code, exit_done) << well.out;
   EXPECT_EQ(nlohmann::json::parse(well.out)["same"], true);
-  EXPECT_EQ(ask({"explain", "--run", path()}).code, exit_refused);
   EXPECT_EQ(ask({"explain", "--run", path(), "--replay", "--window", "3"}).code, exit_refused);
 
   const temporary_directory other;

@@ -94,7 +94,7 @@ TEST_F(Identity, DoesNotTakeAHostForAnAuthority) {
   ASSERT_EQ(read(), "");
   EXPECT_THAT(issue_certificate(identity_.own, "eve", valid_for_days(noon, 1), below), HasSubstr("no authority"));
   ASSERT_EQ(write_private_file(at(authorities_file), identity_.own.certificate), "");
-  EXPECT_THAT(read(), HasSubstr("no authority's"));
+  EXPECT_THAT(read(), HasSubstr("not an authority's"));
 }
 
 TEST_F(Identity, WarnsThirtyDaysBeforeItsEnd) {

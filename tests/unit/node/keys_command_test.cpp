@@ -75,7 +75,7 @@ TEST_F(KeysCommand, RefusesWhatItCannotDo) {
   EXPECT_THAT(again.err, HasSubstr("exists and is not empty"));
   const auto stranger = keys_command("issue", {"--host", "eve"});
   EXPECT_EQ(stranger.code, exit_refused);
-  EXPECT_THAT(stranger.err, HasSubstr("no host of"));
+  EXPECT_THAT(stranger.err, HasSubstr("not a host of"));
   EXPECT_EQ(keys_command("issue").code, exit_refused);
   EXPECT_EQ(ask({"keys"}).code, exit_refused);
 }

@@ -117,7 +117,7 @@ TEST(DeviceProfile, WantsATable) {
 TEST(DeviceProfile, RefusesOtherFiles) {
   device_profile profile;
   EXPECT_THAT(to_string(read_device_profile(::testing::TempDir() + "absent.toml", profile).at(0)),
-              HasSubstr("absent.toml: the device profile cannot be read"));
+              HasSubstr("absent.toml: there is no such file; a device profile is a TOML file"));
   EXPECT_THAT(profile_errors("[profile]\nname = \n"), ElementsAre(HasSubstr("2:8: ")));
   EXPECT_THAT(profile_errors("[workload]\n"),
               ElementsAre("1:1: there is no section [profile]",

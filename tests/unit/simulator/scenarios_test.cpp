@@ -124,7 +124,7 @@ TEST(Scenario, SaysWhatItLacks) {
   EXPECT_THAT(errors_of("", ""), ElementsAre(HasSubstr("x.toml:3:1: simulation.workload is empty"),
                                              HasSubstr("x.toml:4:1: host \"ada\" has no device profile")));
   EXPECT_THAT(errors_of("workload = \"workloads/none.toml\"\nprofile = \"profiles/cpu-lenet.toml\"\n", ""),
-              ElementsAre(HasSubstr("workloads/none.toml: the workload cannot be read")));
+              ElementsAre(HasSubstr("workloads/none.toml: there is no such file; a workload is a TOML file")));
   EXPECT_THAT(errors_of("workload = \"workloads/cnn.toml\"\nprofile = \"profiles/cpu-lenet.toml\"\n",
                         "profile = \"workloads/cnn.toml\"\n"),
               ElementsAre(HasSubstr("cnn.toml:1:1: there is no section [profile]"),
