@@ -75,7 +75,9 @@ torch.manual_seed(1)
 model = torch.nn.Linear(8, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 store = torch.distributed.FileStore(os.path.join(folder, "store"), -1)
-run = dynamix.join(model, optimizer, agent="off", elastic=store, elastic_seconds=4 if way == "stays away" else 60)
+store.set(f"here {rank}", "")  # on a busy machine their beginnings lie further apart than a group waits
+store.wait([f"here {each}" for each in range(3)])
+run = dynamix.join(model, optimizer, agent="off", elastic=store, elastic_seconds=8 if way == "stays away" else 60)
 loader = run.loader(torch.utils.data.TensorDataset(torch.randn(96, 8)), batch_size=4)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 for epoch in range(run.epoch, 4):
