@@ -1,12 +1,13 @@
 /// How long a worker waits for the decision on its report: an arbitrator's host as it runs in a cluster, and so many
 /// worker processes, each with an actor system and a connection over loopback of its own. The workers do everything but
-/// train: they report per window, wait for the decision, pause, and report the next.
+/// train: they report a window, wait for the decision, pause, and report the next.
 
 #include "actors/host/host.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/network/connector.hpp"
 #include "actors/packing.hpp"
 #include "actors/system.hpp"
+#include "links/sockets.hpp"
 #include "trainer/training_module.hpp"
 
 #include <CLI/CLI.hpp>
@@ -311,7 +312,7 @@ int measure(const latency_plan& plan) {
   std::string ignored;
   for (const auto deadline = steady::now() + patience; steady::now() < deadline;
        std::this_thread::sleep_for(std::chrono::milliseconds(50)))
-    if (actors::probe_tcp(arbitrator.address, arbitrator.port, 1000, ignored))
+    if (links::connect_tcp(arbitrator.address, arbitrator.port, std::chrono::seconds(1), ignored))
       break;
   std::this_thread::sleep_for(std::chrono::milliseconds(200)); // until that probe is forgotten
   for (std::uint32_t rank = 0; rank < plan.workers; ++rank)

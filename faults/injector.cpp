@@ -194,7 +194,7 @@ void injector::fill_disk(injury& of, bool full) const {
   }
   if (::prlimit(of.process, RLIMIT_FSIZE, &limit, nullptr) != 0) {
     of.evidence = fmt::format("the file size limit of process {} cannot be set", of.process);
-  } else if (full) { // what was written before it held is not part
+  } else if (full) { // what was written before it held is not growth
     of.bytes_before = bytes_written_below(of.process, run_directory_);
     of.writes_before = write_calls_of(of.process);
   }

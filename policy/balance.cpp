@@ -14,7 +14,7 @@ using paced = std::span<const balanced_worker>;
 
 constexpr double noticed_gain = 0.02;  ///< of the slowest worker's seconds, below which even shares stay
 constexpr double refined_gain = 0.005; ///< the same of shares that are not even anyway
-constexpr double chance = 2;           ///< standard deviations of the workers' variance that are not difference
+constexpr double chance = 2; ///< standard deviations of the workers' variance that do not count as a difference
 
 double seconds_of(const balanced_worker& worker, std::uint32_t batch) {
   return std::max(worker.pace.fixed_seconds + batch * worker.pace.sample_seconds, 0.0);

@@ -96,7 +96,7 @@ private:
   /// No step time in between has a higher goodput.
   double bound(const candidate& from, const candidate& to) const {
     const double total = sum(to.split);
-    // A slow-down that is waited for may hide the exchange, and those who share cores are not a faster than alone.
+    // A slow-down that is waited for may hide the exchange, and those who share cores are no faster than alone.
     const double exchange = now_.cores > 0 ? 0 : now_.exchange_seconds;
     return total * now_.learning.efficiency(now_.phi, total) /
            step_seconds(from.computing_seconds, exchange, now_.overlap);

@@ -22,7 +22,7 @@ using cluster::policy_kind;
 constexpr const char* default_policies = "static,static-best,lb-bsp,omnilearn,goodput,ppo";
 
 bool is_missing(const std::string& path) {
-  std::error_code unreadable; // is not part that it is not there
+  std::error_code unreadable; // does not prove that it is not there
   return !path.empty() && !std::filesystem::exists(path, unreadable) && !unreadable;
 }
 
