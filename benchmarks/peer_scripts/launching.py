@@ -1,5 +1,6 @@
 """Starts a system's processes as its own documents do, and ends them."""
 import contextlib
+import json
 import os
 import pathlib
 import signal
@@ -66,7 +67,6 @@ class Running:
                 "--set", "dashboard.listen=", *settings, "--"]
 
     def start(self, command, **variables):
-        import json
         environment = {**self.environment, "PEERS_JOB": json.dumps(self.job), **variables}
         process = subprocess.Popen(command, env=environment, cwd=self.out, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                    start_new_session=True)
@@ -79,7 +79,6 @@ class Running:
                                       TORCHFT_LIGHTHOUSE=f"http://127.0.0.1:{self.job['port']}")
 
     def first_peers(self):
-        import json
         until = time.monotonic() + 60
         while time.monotonic() < until:
             for path in self.out.glob("rank-0-*.jsonl"):

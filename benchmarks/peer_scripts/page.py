@@ -12,7 +12,7 @@ _TOLD = "told by its documents"
 _WORK = {
     "Dynamix": ["yes (`gradients_test`)", "yes, every few steps and between (`agents_test`)", "elastic: the others go on (`elastic_test`)",
                 "yes, with `membership = \"open\"`, built-in trainer (`open_cluster_soak.py`); scripts: no", "yes, 1e-6 (`gradients_test`)",
-                "by the loss, without noise and times (`gradients_test`)", "eBPF, TCP_INFO, procfs (`telemetry_test`)",
+                "fully_shard and HSDP (`sharded_test`, on CPUs); FSDP1 by the loss", "eBPF, TCP_INFO, procfs (`telemetry_test`)",
                 "2; 1 with a framework (`integrations_test`)"],
     "plain DDP": ["by hand", "no", "restart by torchrun (row `killed`)", "no", "where batches are equal", f"yes ({_TOLD})", "no", "0"],
     "accelerate 1.15": [f"`split_batches`, equal ({_TOLD})", "no", "left to torchrun (src/accelerate/commands/launch.py)", "no",
@@ -30,7 +30,7 @@ _WORK = {
 _WHEN = """## When to use something else
 - **All hosts are equal and none ever dies**: plain DistributedDataParallel; nothing here makes it faster ("equal", below).
 - **You know the hosts' speeds and they stay**: set the batch sizes by hand and weight the loss, as `told` does; nobody finds a better split than that.
-- **Thousands of GPUs in replica groups that fail often, and FSDP**: torchft, which is made for it; Dynamix weights FSDP by the loss alone and has not run on NCCL.
+- **Thousands of GPUs in replica groups that fail often, and FSDP**: torchft, which is made for it; Dynamix has not run on NCCL.
 - **A cluster that is shared by many jobs, whose replicas a scheduler adds and takes away**: AdaptDL with its scheduler.
 - **Volunteers over the internet, without a trusted host**: hivemind. Its peers need not wait for each other in each step.
 - **A model that does not fit on one device**: DeepSpeed, Megatron or FSDP. Dynamix is data parallelism.

@@ -52,18 +52,20 @@ def step_row(ranks):
     return {"step_ms": 1e3 * statistics.median(gaps)}
 
 
-def kill_row(ranks, killed_rank, killed_at, started_at):
-    """Survivors' next step and the newcomer's first, in seconds; samples that were never used, or more often than others."""
-    survivors = [lines for (rank, _), lines in ranks.items() if rank != killed_rank]
-    nexts = [min((line["at"] for line in steps_of(lines) if line["at"] > killed_at + 0.1), default=None) for lines in survivors]
-    nexts = [each for each in nexts if each is not None] if len({rank for rank, _ in ranks}) > 1 else []
+def kill_row(ranks, killed_rank, killed_at, started_at, samples):
+    """Survivors' next step and the newcomer's first, in seconds; nothing where one of the survivors has made none. How often samples of
+    the data set were used less, or more, than the others."""
+    survivors = {}
+    for (rank, _), lines in ranks.items():
+        if rank != killed_rank:
+            survivors.setdefault(rank, []).extend(steps_of(lines))
+    nexts = [min((line["at"] for line in lines if line["at"] > killed_at + 0.1), default=None) for lines in survivors.values()]
     came = [line["at"] for (rank, _), lines in ranks.items() if rank == killed_rank for line in steps_of(lines) if line["at"] > started_at]
-    counts = {}
-    for lines in ranks.values():
-        for line in steps_of(lines):
-            for number in line.get("numbers", ()):
-                counts[number] = counts.get(number, 0) + 1
-    row = {"survivors_next_step_seconds": max(nexts) - killed_at if nexts else None,
+    numbers = [number for lines in ranks.values() for line in steps_of(lines) for number in line.get("numbers", ())]
+    counts = dict.fromkeys(range(samples), 0) if numbers else {}
+    for number in numbers:
+        counts[number] += 1
+    row = {"survivors_next_step_seconds": max(nexts) - killed_at if nexts and None not in nexts else None,
            "newcomers_first_step_seconds": min(came) - started_at if came else None}
     if counts:
         usual = statistics.median_low(sorted(counts.values()))

@@ -1,7 +1,7 @@
 """Samples that are dealt by their cost (`run.loader(budget=, cost=)`): tokens, say. Members have budgets of cost a step, not counts.
 
     an epoch's samples, shuffled -> windows -> sorted by cost in each, up and down in turns -> one line, as long as all their cost
-    the run deals lengths of the line        -> a sample is of the member whose length holds its middle
+    the run deals lengths of the line        -> a sample is of the member whose length holds its end
     not grouped: no windows, and             -> a step's samples, the costliest first, each to who has the least for its budget
 
 The run counts in units, so many that a budget is 64 of them at the start: it deals them as it deals samples, whatever budgets
@@ -21,13 +21,13 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 import torch
 
 from .client import DynamixError
+from .draws import one_each
 from .peers import Peers
 from .stream import Stream
-from .structures import Deal
+from .structures import SAMPLES_MAX, Deal
 
 _log = logging.getLogger("dynamix")
 _UNITS = 64               # of a budget
-_MOST_UNITS = 2**31 - 1   # of an epoch
 _WINDOW_STEPS = 32
 _FEWEST_WINDOWS = 8       # of an epoch
 
@@ -46,10 +46,8 @@ class Share(NamedTuple):
 
 
 def _checked(cost: Any, samples: int) -> torch.Tensor:
-    given = torch.as_tensor(cost, dtype=torch.float64).detach().cpu()
-    if given.dim() != 1 or len(given) != samples:
-        raise ValueError(f"cost has the shape {tuple(given.shape)}: give one number for each of the {samples} samples")
-    if not bool(torch.isfinite(given).all()) or bool((given <= 0).any()):
+    given = one_each("cost", cost, samples)
+    if bool((given <= 0).any()):
         raise ValueError("costs have to be finite and above 0")
     return given
 
@@ -70,9 +68,9 @@ class Costs:
             raise ValueError(f"budget={budget!r}: a whole number, the cost of this worker's samples in a step, and not less than that "
                              f"of the costliest sample, {highest:g}")
         self._shuffle, self._grouped = shuffle, grouped and shuffle
-        self._digest = hashlib.sha256(self._costs.numpy().tobytes() + bytes([self._grouped])).hexdigest()
+        self._digest = hashlib.sha256(self._costs.numpy().tobytes() + bytes([self._grouped, self._shuffle])).hexdigest()
         self._epoch: Optional[int] = None  # that the line is of
-        self._line = self._line_costs = self._middles = torch.empty(0)
+        self._line = self._line_costs = self._ends = torch.empty(0)
         self._dealt: Dict[int, Share] = {}  # by step, until they are delivered
         self._fit = Fit()
         self._settle(seed, [self._budget] * members)
@@ -82,7 +80,7 @@ class Costs:
         has. Raises DynamixError on all of them."""
         said = [each for each in peers.gather_objects((self._budget, self._seed, self._digest)) if each is not None]
         if len({each[2] for each in said}) > 1:
-            raise DynamixError("the members' costs, or whether these are grouped, differ: give all members the same")
+            raise DynamixError("the members' costs differ, or whether samples are grouped or shuffled: give all members the same")
         if peers.elastic and len({each[0] for each in said}) > 1:
             raise DynamixError("the members' budgets differ, and those of an elastic run begin with equal ones")
         self._settle(int(said[0][1]), [int(each[0]) for each in said])
@@ -92,8 +90,8 @@ class Costs:
         self.unit = min(budgets) / _UNITS
         self.batch = max(1, round(self._budget / self.unit))  # at the start
         self.units = math.ceil(total / self.unit)
-        if self.units > _MOST_UNITS:
-            raise ValueError(f"an epoch costs {total:g}, more than {_MOST_UNITS // _UNITS} of the smallest budgets, {min(budgets)}: give "
+        if self.units > SAMPLES_MAX:
+            raise ValueError(f"an epoch costs {total:g}, more than {SAMPLES_MAX // _UNITS} of the smallest budgets, {min(budgets)}: give "
                              "larger ones")
         # Of many steps, so that neighbours are alike; and many an epoch, so that it is shuffled.
         self._window = max(min(_WINDOW_STEPS * sum(budgets), total / _FEWEST_WINDOWS), 4 * sum(budgets))
@@ -131,7 +129,7 @@ class Costs:
     def restore(self, state: Optional[List[Any]]) -> None:
         """Deals as the members of the state did. Raises ValueError where they had other costs or budgets."""
         if state is None or state[1] != self._digest:
-            raise ValueError("this state is of other costs, or of none: give those that it was trained with")
+            raise ValueError("this state is of other costs or another order, or of none: give those that it was trained with")
         if state[2] != self.unit:
             raise ValueError(f"this state counts by the {_UNITS}th part of {state[2] * _UNITS:g}, which was the smallest budget: give the "
                              "same budgets; run.limit_batch and highest_batch bound them")
@@ -152,13 +150,13 @@ class Costs:
             by_cost = torch.argsort(keys, stable=True)
             order = order[by_cost[torch.argsort(window[by_cost], stable=True)]]
         self._line, self._line_costs, self._epoch = order, self._costs[order] / self.unit, epoch
-        self._middles = self._line_costs.cumsum(0) - self._line_costs / 2
+        self._ends = self._line_costs.cumsum(0)
 
     def _index(self, place: int) -> int:
-        """Of the first sample whose middle is not before this place on the line."""
+        """Of the first sample that ends behind this place on the line."""
         if place >= self.units:
             return len(self._line)
-        found: Any = torch.searchsorted(self._middles, float(place))
+        found: Any = torch.searchsorted(self._ends, float(place), right=True)
         return int(found)
 
     def measure(self, share: Share, seconds: float) -> None:

@@ -11,15 +11,23 @@ from .client import DynamixError
 from .peers import Peers
 
 
+def one_each(name: str, given: Any, samples: int) -> torch.Tensor:
+    """One finite number for each sample, as float64. Raises ValueError where these are none."""
+    numbers = torch.as_tensor(given, dtype=torch.float64).detach().cpu()
+    if numbers.dim() != 1 or len(numbers) != samples:
+        raise ValueError(f"{name} has the shape {tuple(numbers.shape)}: give one number for each of the {samples} samples")
+    if not bool(torch.isfinite(numbers).all()):
+        raise ValueError(f"{name} has to be of finite numbers")
+    return numbers
+
+
 class Draws:
     """Of one run. An epoch has as many as there are samples."""
 
     def __init__(self, weights: Any, samples: int, seed: int) -> None:
         """`weights`: one a sample. Raises ValueError for what cannot be drawn by."""
-        given = torch.as_tensor(weights, dtype=torch.float64).detach().cpu()
-        if given.dim() != 1 or len(given) != samples:
-            raise ValueError(f"weights has the shape {tuple(given.shape)}: give one number for each of the {samples} samples")
-        if not bool(torch.isfinite(given).all()) or bool((given < 0).any()) or float(given.sum()) <= 0:
+        given = one_each("weights", weights, samples)
+        if bool((given < 0).any()) or float(given.sum()) <= 0:
             raise ValueError("weights have to be finite, none negative, and one above 0 at least")
         self._sums = given.cumsum(0)
         self._seed = seed

@@ -171,7 +171,10 @@ def _of_groups() -> Iterator[float]:
                 continue
             most = (folder / "memory.max").read_text(encoding="ascii").strip()
             if most != "max":
-                yield float(int(most) - int((folder / "memory.current").read_text(encoding="ascii")))
+                used = int((folder / "memory.current").read_text(encoding="ascii"))
+                parts = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+                files = int(parts.get("inactive_file", 0)) + int(parts.get("active_file", 0))  # which the kernel gives up
+                yield float(int(most) - used + files)
 
 
 def memory_of(parameters: Sequence[torch.nn.Parameter]) -> Any:

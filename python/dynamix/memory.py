@@ -42,6 +42,9 @@ class Guard:
         if parts_of(model):
             raise NotImplementedError("run.backward() and fully_shard: a pass that fails has taken part in some collectives and not in "
                                       "others; use a smaller batch_size, or run.loader(highest_batch=...)")
+        if step.peers.size > 1 and any(isinstance(each, torch.nn.SyncBatchNorm) for each in model.modules()):
+            raise NotImplementedError("run.backward() and SyncBatchNorm: members have different numbers of passes, and its sums wait for "
+                                      "those of all; use BatchNorm, or a batch that memory holds")
         self._model = model
         self._step = step
         self._scaler = scaler

@@ -11,6 +11,7 @@ collectives stay the script's. Whatever goes wrong here ends the observation and
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import json
 import math
@@ -36,7 +37,6 @@ _SHORT_SECONDS, _EVERY = 0.02, 8  # of shorter steps so many share one look into
 _COLLECTIVES = ("all_reduce", "barrier", "broadcast", "all_gather", "all_gather_into_tensor", "reduce", "gather", "scatter",
                 "all_gather_object", "broadcast_object_list", "gather_object", "monitored_barrier")
 _FAREWELL_SECONDS = 1.0
-_PROBLEMS = (DynamixError, ImportError, OSError)
 
 _observer: Optional["Observer"] = None
 _has_joined = False
@@ -61,7 +61,14 @@ class _Inputs(Calls):
         self._see = see
 
     def __call__(self, module: object, inputs: object, options: object = None) -> None:
-        self._see(_rows_of((inputs, options)) if torch.is_grad_enabled() else 0)
+        try:
+            rows = _rows_of((inputs, options)) if torch.is_grad_enabled() else 0
+        except Exception:  # inputs of a kind of their own
+            rows = 0
+        self._see(rows)
+
+    def __reduce__(self) -> Any:
+        return getattr, (contextlib.nullcontext(), "__exit__")  # takes any arguments, and returns None
 
 
 class Observer:
@@ -92,7 +99,7 @@ class Observer:
         model._set_ddp_runtime_logging_sample_rate(1)
         self._undo.append(model.register_forward_pre_hook(_Inputs(self._see_call), with_kwargs=True).remove)
         self._undo.append(register_optimizer_step_post_hook(self._see_step).remove)
-        self._time(model, "_sync_buffers", self._waited)
+        self._time(type(model), "_sync_buffers", self._waited)  # not on the model, whose copies would have it
         for name in _COLLECTIVES:
             if hasattr(torch.distributed, name):
                 self._time(torch.distributed, name, self._waited)
@@ -148,7 +155,7 @@ class Observer:
             return
         try:
             self._end_step(now)
-        except _PROBLEMS as problem:
+        except Exception as problem:
             self._stop_telling(str(problem))
         self._start_step()
         self._ended = time.perf_counter()
@@ -199,15 +206,15 @@ class Observer:
         if client is not None:
             try:
                 client.close(False, f"is not observed any more: {problem}")
-            except _PROBLEMS:
+            except Exception:
                 pass
 
     def let_go(self) -> None:
         """The script joins: nothing is measured any more."""
         self._stop_telling("the script has joined")
         self._release()
-        with open(os.path.join(self._directory, "joined"), "w", encoding="ascii"):  # why nothing else is there
-            pass
+        with contextlib.suppress(OSError), open(os.path.join(self._directory, "joined"), "w", encoding="ascii"):
+            pass  # why nothing else is there
 
     def _release(self) -> None:
         while self._undo:
@@ -227,7 +234,7 @@ class Observer:
                 time.sleep(0.01)
             if self._client is not None:
                 self._client.close(failure is None, "completed" if failure is None else f"{type(failure).__name__}: {failure}")
-        except _PROBLEMS as problem:
+        except Exception as problem:
             self._problem = self._problem or str(problem)
         self._write()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import ctypes
 import math
-from typing import Deque, List, Optional, Tuple
+from typing import Any, Deque, List, Optional, Tuple
 
 from . import structures as raw
 from .board import Board
@@ -52,7 +52,8 @@ class ObservedClient:
             rows = self._introductions.take(0)
             if rows is None:
                 return
-            self._client.begin(_address(rows))
+            array = _array(rows)
+            self._client.begin(ctypes.addressof(array))
             self._client.start_epoch()
             self._has_begun = True
         while self._open is not None or self._waiting:
@@ -88,7 +89,8 @@ class ObservedClient:
             if rows is None:
                 return False
             self._rows += 1
-            client.read_rows(_address(rows))
+            array = _array(rows)
+            client.read_rows(ctypes.addressof(array))
         client.rate(-1.0)
         times = self._times
         known = step.is_known
@@ -110,11 +112,5 @@ class ObservedClient:
         self._client.close()
 
 
-_kept: List[object] = []
-
-
-def _address(rows: List[int]) -> int:
-    """Of a copy that lasts until the next call."""
-    copy = (ctypes.c_int64 * len(rows))(*rows)
-    _kept[:] = [copy]
-    return ctypes.addressof(copy)
+def _array(rows: List[int]) -> Any:
+    return (ctypes.c_int64 * len(rows))(*rows)

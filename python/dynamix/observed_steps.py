@@ -66,7 +66,7 @@ class ObservedSteps:
         def mean(seconds: List[float]) -> float:
             return sum(seconds) / len(seconds) if seconds else 0.0
 
-        return {"steps": self.count, "measured": len(usual), "batch": batch, "points": sorted(points),
+        return {"steps": self.count, "batch": batch, "points": sorted(points),
                 "step_seconds": mean([step.iteration for step in of_batch]),
                 "compute_seconds": mean([step.compute for step in of_batch]),
                 "exchange_seconds": mean([step.exchange for step in of_batch]),

@@ -220,7 +220,7 @@ class Round:
 
 def _warn_of_plain_means(stepped: Set[int]) -> None:
     """Of a DistributedDataParallel whose parameters are stepped beside the run. Looks through all objects, so once an optimiser."""
-    found = next((each for each in gc.get_objects() if isinstance(each, DistributedDataParallel)
+    found = next((each for each in gc.get_objects() if DistributedDataParallel in type(each).__mro__  # isinstance asks a dead proxy
                   and any(id(parameter) in stepped for parameter in each.parameters())), None)
     if found is not None:
         _log.warning("a DistributedDataParallel (of a %s) is trained beside the run and has not joined: its gradients are the plain mean "

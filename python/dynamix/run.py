@@ -116,7 +116,8 @@ class Run(Membership):
     # Data
 
     def loader(self, dataset: Dataset[_Sample], batch_size: int = 1, shuffle: bool = True, *, seed: int = 0,
-               weights: Any = None, budget: Optional[int] = None, cost: Any = None, grouped: bool = True, drop_last: bool = False, lowest_batch: Optional[int] = None, highest_batch: Optional[int] = None,
+               weights: Any = None, budget: Optional[int] = None, cost: Any = None, grouped: bool = True,
+               drop_last: bool = False, lowest_batch: Optional[int] = None, highest_batch: Optional[int] = None,
                fetch_ahead: Optional[int] = None, **options: Any) -> Loader[_Sample]:
         """The training loader of this run; one a run, made by all members at the same place.
 
@@ -175,8 +176,8 @@ class Run(Membership):
             shuffle = False  # of the items; the dealing shuffles shards
         if weights is not None:
             shuffle = False  # draws come in no order
-        workload = raw.Workload(batch=batch_size, samples=len(source) if self._costs is None else self._costs.units, seed=seed, shuffle=shuffle, drop_last=drop_last,
-                                lowest_batch=lowest_batch or 0, highest_batch=highest_batch or 0,
+        workload = raw.Workload(batch=batch_size, samples=len(source) if self._costs is None else self._costs.units, seed=seed, shuffle=shuffle,
+                                drop_last=drop_last, lowest_batch=lowest_batch or 0, highest_batch=highest_batch or 0,
                                 rule=raw.RULES[self._rule], **self._options)
         if self._agent is None:
             self._host(batch_size, lowest_batch or max(1, batch_size // 8), highest_batch or 4 * batch_size)

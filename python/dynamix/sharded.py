@@ -12,7 +12,6 @@ own, and events around it say how long it took, its overlap with computing inclu
 """
 from __future__ import annotations
 
-import time
 from typing import Any, Callable, List, Optional
 
 import torch
@@ -102,7 +101,7 @@ class Shards:
         if self.replicas == peers.size > 1:
             raise NotImplementedError("each shard of this model is a whole one: use DistributedDataParallel, which does the same")
         self._is_within_pass = False
-        self._waits_since: Optional[float] = None  # for torch's own all-reduce
+        self._waits_since: Any = None  # for torch's own all-reduce
         self._held: List[Any] = [None, None]
         for part in parts_of(model):
             part.set_custom_all_gather(_AllGather(self))
@@ -152,7 +151,7 @@ class Shards:
     def summed(self, values: torch.Tensor) -> None:
         """This member's shard of a sum. With replicas it is that of their own, and the all-reduce comes next."""
         if self.replicas > 1:
-            self._waits_since = time.perf_counter()
+            self._waits_since = self.step.mark() if self.step is not None else None
         elif self.step is not None:
             self.step.summed(values, [values.numel()])
 
@@ -162,8 +161,8 @@ class Shards:
             self.scale(values)
         step, since, self._waits_since = self.step, self._waits_since, None
         if step is not None:
-            if since is not None and values.device.type == "cpu":
-                step.add_exchange(time.perf_counter() - since)
+            if since is not None:
+                step.waited(since)
             step.summed(values, [values.numel()])
 
     def _end_pass(self) -> None:

@@ -158,9 +158,7 @@ class Step:
                 raise DynamixError(f"{problem}: each step of the optimiser takes one batch of run.loader() or more, and a "
                                    "batch is used for one step") from None
         else:
-            began = time.perf_counter()
-            own, total = self._weights.own, self._weights.wait()
-            self._exchange_seconds += time.perf_counter() - began
+            own, total = self._weights.own, self._wait_for(self._weights)
             self.client.set_weights(own, total)
         self._share = own / total if total > 0 else 0.0
 
@@ -341,9 +339,7 @@ class Step:
         """Waits for the rows that are under way, if any are."""
         if self._rows is None:
             return
-        began = time.perf_counter()
-        rows, self._rows = self._rows.wait(), None
-        self._exchange_seconds += time.perf_counter() - began
+        rows, self._rows = self._wait_for(self._rows), None
         self.client.read_rows(rows.data_ptr())
 
     # The optimiser
@@ -354,14 +350,15 @@ class Step:
         self.read_rows()
         if self._comparison.is_due:
             self._comparison.conclude(self.counted)
-        self._square = self._plain(self._global_squares) if self._square_sum is None else self._wait_for_square(self._square_sum)
+        self._square = self._plain(self._global_squares) if self._square_sum is None else self._wait_for(self._square_sum)
         rate = self.client.rate(self._square)
         self.progress = rate.progress
         return rate.factor
 
-    def _wait_for_square(self, square: Sum) -> float:
+    def _wait_for(self, pending: Any) -> Any:
+        """What others say with this member. The host waits."""
         began = time.perf_counter()
-        found = square.wait()
+        found = pending.wait()
         self.add_exchange(time.perf_counter() - began)
         return found
 
@@ -382,7 +379,7 @@ class Step:
             is_warning = line.startswith("warning: ")
             _log.log(logging.WARNING if is_warning else logging.INFO, "member %d: %s", self.peers.position,
                      line[len("warning: "):] if is_warning else line)
-        if self.costs is not None:
+        if self.costs is not None and self._clock is None:  # a device's times are of earlier steps
             self.costs.measure(self._share_of_cost, times.compute_seconds)
         self._reset()
         self._forget_batches()

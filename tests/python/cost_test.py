@@ -2,6 +2,7 @@
 import collections
 import math
 import time
+import types
 import unittest
 
 import agents
@@ -120,7 +121,7 @@ class Budgets(unittest.TestCase):
         self.assertLess(filled, 1.35 * tokens)
         shuffled = torch.randperm(COUNT, generator=torch.Generator().manual_seed(0)).split(20)
         plain = sum(len(part) * int(lengths()[part].max()) for part in shuffled) / int(lengths().sum())
-        self.assertGreater(plain, 2.5)  # what unsorted batches would be filled to
+        self.assertLess(filled, 0.6 * plain * tokens, "unsorted batches would be filled as much")
 
     def test_that_mix_samples_are_filled_more_evenly(self):
         costs = lengths().tolist()[:200]
@@ -215,11 +216,20 @@ def refuse(rank, world):
     return texts
 
 
+class Lines(unittest.TestCase):
+    def test_leave_no_last_step_without_a_sample(self):
+        costs = cost.Costs([44, 44, 60], 3, 64, 0, False, False, 2)
+        for position in range(2):
+            costs.samples_of(types.SimpleNamespace(step=0, epoch=0, first=64 * position), [64, 64], position)
+            costs.samples_of(types.SimpleNamespace(step=1, epoch=0, first=128 + 10 * position), [10, 10], position)
+            self.assertEqual(costs.deliver(types.SimpleNamespace(step=1)).total, 60)
+
+
 class Refusals(unittest.TestCase):
     def test_say_what_cannot_be_dealt_by(self):
         for texts in ranks.run(refuse, 2):
             expected = ("not less than that of the costliest sample, 400", "go together", "one number for each of the 900 samples",
-                        "above 0", "without batch_size", "costs, or whether these are grouped, differ")
+                        "above 0", "without batch_size", "costs differ, or whether samples are grouped or shuffled")
             self.assertEqual(len(texts), len(expected), texts)
             for text, part in zip(texts, expected):
                 self.assertIn(part, text)

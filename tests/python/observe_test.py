@@ -1,10 +1,12 @@
 """`dynamix exec --observe`: a script that is not changed by a byte, what is told of it, and that nothing else happens to it."""
+import copy
 import doctest
 import importlib.util
 import json
 import math
 import os
 import pathlib
+import pickle
 import re
 import subprocess
 import sys
@@ -14,8 +16,9 @@ import unittest
 import agents
 import observed_scripts
 import ranks
+import torch
 
-from dynamix import adoption, agent, observed_steps, world
+from dynamix import adoption, agent, observation, observed_steps, world
 from dynamix.adoption import Adoption
 from dynamix.board import Board
 from dynamix.observed_steps import ObservedStep, ObservedSteps
@@ -73,7 +76,8 @@ class Observed(unittest.TestCase):
             observed = folder.observed("runs/observed", rank)
             self.assertEqual((observed["batch"], observed["problem"], observed["other_models"]), (32, "", 0))
             self.assertEqual(observed["steps"], 74)  # of 75: DDP tells of a step when the next one begins
-            self.assertGreater(observed["measured"], 50)  # the first of an epoch follows an evaluation
+            measured = sum(count for _, _, count in observed["points"])
+            self.assertGreater(measured, 50)  # the first of an epoch follows an evaluation
         self.assertIn("worker-1 is slow: it computes", told)
         self.assertRegex(told, r"equal batches cost \d+ % of the samples per second; two lines would give 1\.\d+ times as many")
         self.assertIn("run = dynamix.join(model, optimizer)          # behind train.py:", told)
@@ -112,7 +116,7 @@ class Observed(unittest.TestCase):
         for option in ("--shadow", "--observe"):
             _, told, status = folder.run([option, "--out", option[2:]], "2")
             self.assertEqual(status, 0, told)
-            self.assertRegex(told, r"shadow mode: \S+ would have given worker-0 \d+, worker-1 \d+ samples a step in window \d+; they "
+            self.assertRegex(told, r"shadow mode: \S+ would have given worker-0 \d+, worker-1 \d+ samples per step in window \d+; they "
                                    r"had 32, 32")
 
     def test_script_that_fails_does_so_as_without(self):
@@ -151,6 +155,18 @@ class Hook(unittest.TestCase):
             self.assertEqual(done.stdout.decode().split("\n")[1], f"{folder}/sitecustomize.py {folder}")
 
 
+class Copies(unittest.TestCase):
+    def test_of_an_observed_model_are_plain_models(self):
+        seen = []
+        model = torch.nn.Linear(2, 1)
+        model.register_forward_pre_hook(observation._Inputs(seen.append), with_kwargs=True)
+        copy.deepcopy(model)(torch.zeros(3, 2))
+        pickle.loads(pickle.dumps(model))(torch.zeros(3, 2))
+        self.assertEqual(seen, [])
+        model(torch.zeros(3, 2))
+        self.assertEqual(seen, [3])
+
+
 class Boards(unittest.TestCase):
     def test_give_rows_once_all_are_there(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -182,7 +198,7 @@ class Steps(unittest.TestCase):
             steps.add(ObservedStep(8, 9.0 if slow else 0.1, 0.04, 0.01))
         steps.add(ObservedStep(8, math.nan, 0.04, 0.01))
         told = steps.summary()
-        self.assertEqual((told["steps"], told["measured"], told["batch"]), (41, 36, 8))
+        self.assertEqual((told["steps"], len(steps._usual()), told["batch"]), (41, 36, 8))
         self.assertAlmostEqual(told["step_seconds"], 0.1)
         self.assertAlmostEqual(told["compute_seconds"], 0.05)
         self.assertEqual(len(told["points"]), 1)

@@ -103,5 +103,5 @@ for epoch in range(2):
 accelerator.end_training()
 '''
 
-#: Ends by an error in its third epoch's first step.
+#: Ends by an error before its second epoch.
 FAILING = TORCHVISION.replace("        train_one_epoch(", "        if epoch == 1 and rank == 1:\n            raise ValueError(\"no more\")\n        train_one_epoch(")

@@ -37,10 +37,14 @@ class Rows(unittest.TestCase):
     def test_tell_when_survivors_go_on_and_the_newcomer_begins(self):
         steps = [{"at": at, "samples": 2, "numbers": [0, 1]} for at in (1.0, 2.0, 2.6, 9.0)]
         came = [{"at": 7.0, "start": True}, {"at": 8.0, "samples": 1, "numbers": [2]}]
-        row = rows.kill_row(self.read(r0_1=steps, r1_2=steps[:2], r1_3=came), 1, 2.1, 5.0)
+        row = rows.kill_row(self.read(r0_1=steps, r1_2=steps[:2], r1_3=came), 1, 2.1, 5.0, 3)
         self.assertAlmostEqual(row["survivors_next_step_seconds"], 0.5)
         self.assertAlmostEqual(row["newcomers_first_step_seconds"], 3.0)
         self.assertEqual((row["samples_behind"], row["samples_ahead"]), (4, 0))
+        twice = [{"at": at, "samples": 8, "numbers": list(range(8))} for at in (1.0, 2.5)]
+        row = rows.kill_row(self.read(r0_1=twice, r2_4=twice[:1], r1_2=[]), 1, 2.1, 5.0, 9)
+        self.assertIsNone(row["survivors_next_step_seconds"], "one of the survivors has made no step")
+        self.assertEqual(row["samples_behind"], 2, "one sample of nine was never used, the others three times")
 
     def test_take_no_line_that_was_cut_off_for_a_step(self):
         with tempfile.TemporaryDirectory() as folder:
