@@ -13,6 +13,14 @@
 
 namespace dynamix::actors {
 
+/// Of the actors that other hosts talk to: what the guard of links knows a message's receiver by.
+namespace actor_name {
+inline constexpr const char* gateway = "gateway";
+inline constexpr const char* aggregator = "aggregator";
+inline constexpr const char* worker = "worker";
+inline constexpr const char* store = "store";
+} // namespace actor_name
+
 using messages::message;
 
 /// The table through which the process group of a generation meets.

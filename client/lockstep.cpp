@@ -320,8 +320,9 @@ void lockstep::plan_next(std::span<const step_row> rows, const session::agreemen
     next.key = *agreed.key;
     wait_for_decision();
     // Where the members choose the global batch, a decision only repeats what they reported some steps ago.
-    for (std::size_t member = 0; options_.balances != messages::balancing::all && member < rows.size(); ++member)
-      next.batches[member] = is_present(member) ? agreed.decisions[member].batch : 0;
+    if (options_.balances != messages::balancing::all)
+      for (std::size_t member = 0; member < rows.size(); ++member)
+        next.batches[member] = is_present(member) ? agreed.decisions[member].batch : 0;
   }
   const bool nobody_decides = options_.decides && options_.balances != messages::balancing::all;
   if (nobody_decides && goes_below_initial(options_.rule) && step_ >= undecided_step_) {
@@ -373,9 +374,11 @@ std::vector<std::uint32_t> lockstep::balance(std::span<const step_row> rows,
   for (std::size_t member = 0; member < rows.size(); ++member)
     if (is_present(member)) {
       measured = measured && rows[member].pace.measured();
-      proposed.push_back(options_.balances == messages::balancing::all ? rows[member].total_batch : 0);
+      if (options_.balances == messages::balancing::all)
+        proposed.push_back(rows[member].total_batch);
     }
-  total = policy::median_total(std::move(proposed), total);
+  if (!proposed.empty())
+    total = policy::median_total(std::move(proposed), total);
   // What is in force has followed the paces further than a decision can know.
   const auto& from = measured ? plan_.newest().batches : decided;
   std::vector<policy::balanced_worker> workers;

@@ -400,6 +400,8 @@ struct cluster_file {
 
 // The names that a cluster file uses for them.
 std::string_view to_string(role value);
+/// "worker, arbitrator".
+std::string roles_text(const host& of);
 std::string_view to_string(trainer_kind value);
 std::string_view to_string(model_kind value);
 std::string_view to_string(const model_choice& value);
@@ -448,11 +450,11 @@ std::string to_digested_toml(const cluster_file& file);
 /// Every field with its type, range, default and meaning, as the Markdown tables of docs/cluster-file.md.
 std::string describe_fields_markdown();
 
-/// The plan that a cluster file stands for, as the text that `dynamix-node check` prints.
 enum class plan_detail : std::uint8_t {
   summary, ///< hosts, what differs from the defaults, links and arbitrators
   all      ///< every field, the derived time-outs too
 };
+/// The plan that a cluster file stands for, as the text that `dynamix-node check` prints.
 std::string describe_plan(const cluster_file& file, plan_detail detail = plan_detail::all);
 /// The same as JSON.
 std::string describe_plan_json(const cluster_file& file);

@@ -50,13 +50,6 @@ std::string slowdown_text(const host& of) {
   return text;
 }
 
-std::string roles_text(const host& of) {
-  std::string text;
-  for (const auto each : of.roles)
-    text += (text.empty() ? "" : ", ") + std::string(to_string(each));
-  return text;
-}
-
 std::map<const host*, std::size_t> ranks_of(const cluster_file& file) {
   std::map<const host*, std::size_t> ranks;
   for (const auto* member : file.members())
@@ -221,6 +214,13 @@ json exchange_json(const cluster_file& file) {
 }
 
 } // namespace
+
+std::string roles_text(const host& of) {
+  std::string text;
+  for (const auto each : of.roles)
+    text += (text.empty() ? "" : ", ") + std::string(to_string(each));
+  return text;
+}
 
 std::string to_toml(const cluster_file& file) {
   return to_toml_without(file, {});

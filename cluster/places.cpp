@@ -1,7 +1,10 @@
 #include "cluster/places.hpp"
 
+#include "cluster/fields.hpp"
+
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <fmt/core.h>
 #include <utility>
 
@@ -15,10 +18,12 @@ bool is_host_name(const std::string& text) {
 
 bool is_worker_name(const std::string& text) {
   const auto host = host_of(text);
-  const auto slot = text.substr(std::min(text.size(), host.size() + 1));
-  const bool number =
-      slot.size() <= 3 && std::ranges::all_of(slot, [](unsigned char c) { return std::isdigit(c) != 0; });
-  return is_host_name(host) && (host.size() == text.size() || (!slot.empty() && number));
+  if (!is_slot(text))
+    return is_host_name(host);
+  const auto slot = text.substr(host.size() + 1);
+  unsigned number = 0;
+  std::from_chars(slot.data(), slot.data() + slot.size(), number);
+  return is_host_name(host) && slot == std::to_string(number) && number < workers_per_host_max;
 }
 
 bool is_place(const host& one) {

@@ -292,8 +292,6 @@ void check_membership(checker& check, std::size_t workers) {
                             file.workers_max, std::max<std::size_t>(workers, 1)));
   check.require(file.workers_min <= most, {"cluster.workers_min", "cluster.workers_max"},
                 fmt::format("cluster.workers_min is {}; there can be at most {} workers", file.workers_min, most));
-  if (!open)
-    return;
 }
 
 void check_servers(checker& check, std::size_t workers) {

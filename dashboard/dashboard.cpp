@@ -64,7 +64,7 @@ running_dashboard start(const cluster::cluster_file& file, const std::string& ho
   if (find_options(file, host, options))
     return {};
   auto from = std::make_shared<feed>(file, ledger, feed_limits{}, std::move(notices));
-  return {.from = from, .http = std::make_unique<server>(from, std::move(options))};
+  return {.from = from, .http = std::make_shared<server>(from, std::move(options))};
 }
 
 std::string url_of(const cluster::cluster_file& file) {

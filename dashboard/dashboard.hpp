@@ -14,7 +14,7 @@ namespace dynamix::dashboard {
 /// A feed and its server.
 struct running_dashboard {
   std::shared_ptr<feed> from;
-  std::unique_ptr<server> http;
+  std::shared_ptr<server> http;
 };
 
 /// Why nothing may be served at `file.dashboard.listen` by `host`: the token or the keys that are needed there are

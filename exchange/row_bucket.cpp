@@ -6,7 +6,7 @@
 namespace dynamix::exchange {
 namespace {
 
-constexpr std::size_t floats_a_number = 4;
+constexpr std::size_t floats_per_number = 4; ///< a float32 holds whole numbers of 16 bits exactly
 
 class row_bucket final : public bucket {
 public:
@@ -28,9 +28,9 @@ public:
         [this](auto all) {
           const auto behind = all.subspan(gradients_);
           std::ranges::fill(behind, 0);
-          auto into = behind.begin() + static_cast<std::ptrdiff_t>(own_ * floats_a_number);
+          auto into = behind.begin() + static_cast<std::ptrdiff_t>(own_ * floats_per_number);
           for (const auto number : std::span(rows_).subspan(own_, columns_))
-            for (std::size_t part = 0; part < floats_a_number; ++part)
+            for (std::size_t part = 0; part < floats_per_number; ++part)
               *into++ = static_cast<std::uint16_t>(static_cast<std::uint64_t>(number) >> (16 * part));
         },
         sum_->gradients());
@@ -44,7 +44,7 @@ public:
           auto from = all.begin() + static_cast<std::ptrdiff_t>(gradients_);
           for (auto& number : rows_) {
             std::uint64_t bits = 0;
-            for (std::size_t part = 0; part < floats_a_number; ++part)
+            for (std::size_t part = 0; part < floats_per_number; ++part)
               bits |= static_cast<std::uint64_t>(static_cast<std::uint16_t>(*from++)) << (16 * part);
             number = static_cast<std::int64_t>(bits);
           }
@@ -64,7 +64,7 @@ private:
 
 std::unique_ptr<bucket> make_row_bucket(group& of, element type, std::size_t gradients, std::size_t sums,
                                         std::size_t columns) {
-  auto sum = of.make_bucket(type, gradients + columns * floats_a_number * of.size(), sums);
+  auto sum = of.make_bucket(type, gradients + columns * floats_per_number * of.size(), sums);
   return std::make_unique<row_bucket>(std::move(sum), gradients, columns, of.position(), of.size());
 }
 

@@ -64,7 +64,7 @@ private:
 
 /// "1.5 times the samples per second of equal batches (estimated)"; empty: not known.
 std::string headline(const batch_gain& gain);
-/// "dot computes 4.0 times slower than ada, so it gets 8 of 243 samples; the global batch is 243 because the gradient
+/// "dot computes 4.0 times slower than ada, and gets 8 of 243 samples; the global batch is 243 because the gradient
 /// noise scale is 260"; empty: not known.
 std::string because(const batch_gain& gain);
 

@@ -18,7 +18,6 @@ std::string rounded(double number) {
   return grouped(static_cast<std::uint64_t>(std::llround(std::max(number, 0.0))));
 }
 
-/// The terms that the total is made of, which may be of either kind (policy/reward.hpp).
 /// With one standard error to either side, where it is known.
 std::string noise_text(const policy::window_prediction& predicted) {
   const double factor = std::exp(predicted.noise_error);
@@ -28,6 +27,7 @@ std::string noise_text(const policy::window_prediction& predicted) {
               : "");
 }
 
+/// The terms that the total is made of, which may be of either kind (policy/reward.hpp).
 std::string reward_text(const policy::reward_terms& reward) {
   const double paper = reward.accuracy + reward.gain - reward.time - reward.batch - reward.noise;
   if (reward.total == reward.progress && std::abs(reward.total - paper) > 1e-9)

@@ -210,9 +210,10 @@ void find_guarded_policy(const run& run, double share, sentences& found) {
   const auto& causes = run.totals().guard_causes;
   const auto most = std::ranges::max_element(causes, {}, [](const auto& cause) { return cause.second; });
   if (share > guarded_share_max && most != causes.end())
-    found.push_back(fmt::format("the guard overrode {} of the decisions, mostly for: {}; the policy does not fit "
-                                "this cluster: train it further, or use arbitrator.policy = \"goodput\"",
-                                percent(share, 0), most->first));
+    found.push_back(
+        fmt::format("the guard overrode the policy in {} of the windows, mostly for: {}; the policy does not fit "
+                    "this cluster: train it further, or use arbitrator.policy = \"goodput\"",
+                    percent(share, 0), most->first));
 }
 
 /// At a bound for the last windows, or for the second half of a run that is over.

@@ -38,6 +38,14 @@ std::string failure(int error) {
   return std::generic_category().message(error);
 }
 
+/// " (127.0.1.1)", for what a name stood for; empty where it cannot be told.
+std::string numeric_text(const sockaddr& address, unsigned size) {
+  std::array<char, NI_MAXHOST> host{};
+  return ::getnameinfo(&address, size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) == 0
+             ? fmt::format(" ({})", host.data())
+             : "";
+}
+
 } // namespace
 
 descriptor listen_tcp(const std::string& address, std::uint16_t port, std::uint16_t& bound, std::string& problem) {
@@ -99,13 +107,6 @@ void end_silent(int socket, std::uint32_t timeout_ms) {
 
 void mark_bulk(int socket) {
   ::setsockopt(socket, SOL_SOCKET, SO_PRIORITY, &bulk_priority, sizeof bulk_priority);
-}
-
-std::string numeric_text(const sockaddr& address, unsigned size) {
-  std::array<char, NI_MAXHOST> host{};
-  return ::getnameinfo(&address, size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) == 0
-             ? fmt::format(" ({})", host.data())
-             : "";
 }
 
 std::string peer_text(int socket) {

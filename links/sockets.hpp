@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
-#include <sys/socket.h>
 
 namespace dynamix::links {
 
@@ -27,9 +26,6 @@ void end_silent(int socket, std::uint32_t timeout_ms);
 
 /// Gives it `bulk_priority`.
 void mark_bulk(int socket);
-
-/// " (127.0.1.1)", for what a name stood for; empty where it cannot be told.
-std::string numeric_text(const sockaddr& address, unsigned size);
 
 /// "127.0.0.1:7000" of the peer, for a person.
 std::string peer_text(int socket);

@@ -182,8 +182,11 @@ void worker_protocol::refused(const messages::welcome& welcome) {
     return emit(effects::greet_later{place_delay_seconds});
   }
   log(log_level::error, fmt::format("refused detail=\"{}\"", welcome.detail));
-  if (phase_ >= phase::training)
+  if (phase_ >= phase::training) {
+    if (welcome.verdict == welcome_verdict::duplicate_host) // for a while
+      greet_later();
     return;
+  }
   // The process that this one follows on may not have been missed yet.
   const double since_seconds = duplicate_since_seconds_.value_or(at_.seconds);
   duplicate_since_seconds_ = since_seconds;

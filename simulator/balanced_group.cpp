@@ -24,9 +24,11 @@ std::vector<std::uint32_t> balanced_group::step(const std::vector<std::uint32_t>
     workers_[i].end_step(step_seconds);
     paced.push_back(
         {.pace = workers_[i].estimate(in_force[i]), .batch = in_force[i], .lowest = lowest_, .highest = highest_[i]});
-    proposed.push_back(how_ == messages::balancing::all ? workers_[i].propose(noise_scale, least_total_) : 0);
+    if (how_ == messages::balancing::all)
+      proposed.push_back(workers_[i].propose(noise_scale, least_total_));
   }
-  total = policy::median_total(std::move(proposed), total);
+  if (!proposed.empty())
+    total = policy::median_total(std::move(proposed), total);
   if (!std::ranges::all_of(paced, [](const auto& worker) { return worker.pace.measured(); }))
     for (std::size_t i = 0; i < paced.size(); ++i)
       paced[i].batch = named[i];

@@ -23,8 +23,6 @@ constexpr std::size_t batch_sum = 0;           ///< of b_i
 constexpr std::size_t weighted_square_sum = 1; ///< of the bucket's part of |b_i g_i|^2 / b_i
 constexpr std::size_t sum_count = 2;
 
-/// Of a row: a float32 holds whole numbers of 16 bits exactly.
-
 /// Eight running sums hide the latency of an addition.
 constexpr std::size_t lanes = 8;
 using lane_sums = std::array<double, lanes>;

@@ -162,8 +162,9 @@ std::string check_script(const model_options& options) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(options.script, ignored))
     return fmt::format("there is no file {}", options.script);
+  torch::jit::Module script;
   try {
-    auto script = torch::jit::load(options.script, torch::kCPU);
+    script = torch::jit::load(options.script, torch::kCPU);
     if (auto problem = check_tensors(script); !problem.empty())
       return fmt::format("{}: {}", options.script, problem);
   } catch (const std::exception& error) {
@@ -183,7 +184,7 @@ std::string check_script(const model_options& options) {
     if (logits.sizes() != c10::IntArrayRef(wanted))
       return fmt::format("{}: for {} it gives {}, expected logits of shape {}", options.script, shown,
                          shape_of_tensor(logits.sizes()), shape_of_tensor(wanted));
-    if (auto problem = check_buffers(torch::jit::load(options.script, torch::kCPU), inputs); !problem.empty())
+    if (auto problem = check_buffers(script, inputs); !problem.empty())
       return fmt::format("{}: {}", options.script, problem);
   } catch (const std::exception& error) {
     return fmt::format("{}: it does not take {}: {}", options.script, shown, cause_of(error));

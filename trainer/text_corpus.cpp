@@ -38,16 +38,15 @@ std::string append_file(const fs::path& path, std::string& text, std::vector<std
   if (const auto zero = contents.find('\0'); zero == std::string::npos)
     text += contents;
   else
-    left_out.push_back(fmt::format("{} is no text: byte {} is zero", path.string(), zero));
+    left_out.push_back(fmt::format("{} is not a text: byte {} is zero", path.string(), zero));
   return {};
 }
 
 std::string list_files(const std::string& path, std::vector<fs::path>& files, std::vector<std::string>& left_out) {
-  std::vector<fs::path> folders = {path};
-  std::set<fs::path> seen; // a link may lead to a folder that holds it
+  std::set<fs::path> folders = {path}; // in order: who leads to a folder first must not differ between hosts
+  std::set<fs::path> seen;             // a link may lead to a folder that holds it
   while (!folders.empty()) {
-    const auto folder = std::move(folders.back());
-    folders.pop_back();
+    const auto folder = std::move(folders.extract(folders.begin()).value());
     std::error_code error;
     if (!seen.insert(fs::canonical(folder, error)).second)
       continue;
@@ -57,7 +56,7 @@ std::string list_files(const std::string& path, std::vector<fs::path>& files, st
       if (each->path().filename().string().starts_with('.'))
         continue;
       if (each->is_directory(unknown))
-        folders.push_back(each->path());
+        folders.insert(each->path());
       else if (each->is_regular_file(unknown))
         files.push_back(each->path());
       else if (unknown || !each->exists(unknown))

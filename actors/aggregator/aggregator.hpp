@@ -1,6 +1,5 @@
 #pragma once
 
-#include "actors/actor_names.hpp"
 #include "actors/aggregator/root_role.hpp"
 #include "actors/aggregator/shard_role.hpp"
 #include "actors/interfaces.hpp"

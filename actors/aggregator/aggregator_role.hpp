@@ -78,6 +78,11 @@ public:
   void end_gathering(std::uint64_t window);
 
 protected:
+  /// Refused by an open cluster, of which a place may become free.
+  bool waits_for_place(const messages::welcome& welcome) const {
+    return welcome.verdict == messages::welcome_verdict::unknown_host &&
+           file_->membership == cluster::membership_kind::open;
+  }
   struct child {
     double seen_seconds = 0; ///< last sign of life
     bool late = false;       ///< it has been silent for too long

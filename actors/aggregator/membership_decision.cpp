@@ -102,24 +102,21 @@ std::vector<std::uint32_t> find_group(double now, const membership_state& state,
   return present.size() == count_expected(now, state, timeouts) ? present : std::vector<std::uint32_t>{};
 }
 
-/// Whether a worker that waits beside a running generation would train in the next one.
-bool has_group(double now, const membership_state& state, const cluster::timeouts& timeouts, std::uint32_t rank) {
-  if (!state.fixed_group)
-    return true;
-  std::vector<std::uint32_t> present;
-  for (std::uint32_t each = 0; each < state.members.size(); ++each)
-    if (state.members[each].present())
-      present.push_back(each);
-  return std::ranges::binary_search(find_group(now, state, timeouts, present), rank);
-}
-
 /// Who waits beside a running generation, long enough that others who come at the same time have come too.
 std::string find_newcomers(double now, const membership_state& state, const cluster::timeouts& timeouts) {
   std::string names;
   bool ready = false;
+  std::vector<std::uint32_t> group; // that would train in the next one
+  if (state.fixed_group) {
+    for (std::uint32_t rank = 0; rank < state.members.size(); ++rank)
+      if (state.members[rank].present())
+        group.push_back(rank);
+    group = find_group(now, state, timeouts, group);
+  }
   for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
     const auto& one = state.members[rank];
-    if (one.state != member_state::waiting || is_placed(state, rank) || !has_group(now, state, timeouts, rank))
+    if (one.state != member_state::waiting || is_placed(state, rank) ||
+        (state.fixed_group && !std::ranges::binary_search(group, rank)))
       continue;
     names += (names.empty() ? "" : ", ") + one.host;
     ready |= 1000 * (now - one.since_seconds) >= timeouts.beat_interval_ms;

@@ -71,12 +71,6 @@ void root_role::adopt_windows() {
       windows_->joined(rank);
 }
 
-/// Refused by an open cluster, of which a place may become free.
-bool root_role::waits_for_place(const messages::welcome& welcome) const {
-  return welcome.verdict == messages::welcome_verdict::unknown_host &&
-         std::ranges::any_of(members_.state().members, &member::guest);
-}
-
 messages::welcome root_role::take_in(const messages::hello& hello) {
   const auto welcome = members_.admit(hello, links_.now_seconds());
   if (welcome.verdict != messages::welcome_verdict::accepted) {
@@ -134,12 +128,14 @@ void root_role::take_hello(const messages::hello& hello, const route& way, hello
   routes_[welcome.rank] = way;
   auto admit = [this, hello, welcome, way, reply] { admit_worker(hello, welcome, way, reply); };
   if (options_.names && options_.names->name_of(welcome.rank) != hello.host) {
-    if (const auto problem = options_.names->give(welcome.rank, hello.host); !problem.empty())
-      spdlog::warn("places_not_kept error=\"{}\"", problem);
-    // Another leader must know whose the rank is before anybody goes by it.
+    // Another leader must know whose the rank is before anybody goes by it, also where the host asks again meanwhile.
     keep(
         replication::place_given{.rank = welcome.rank, .host = hello.host, .cluster_digest = members_.cluster_digest()},
-        std::move(admit));
+        [this, rank = welcome.rank, host = hello.host, admit = std::move(admit)] {
+          if (const auto problem = options_.names->give(rank, host); !problem.empty())
+            spdlog::warn("places_not_kept error=\"{}\"", problem);
+          admit();
+        });
   } else if (way.empty()) {
     admit(); // its decisions wait for the term by themselves
   } else {

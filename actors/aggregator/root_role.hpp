@@ -69,7 +69,6 @@ private:
   void write_shard(const std::string& host, ledger::shard_state state);
   const std::string& host_of(std::uint32_t rank) const { return members_.state().members[rank].host; }
 
-  bool waits_for_place(const messages::welcome& welcome) const;
   messages::welcome take_in(const messages::hello& hello);
   void send_kept_decision(const messages::hello& hello, std::uint32_t rank);
   void adopt_windows();

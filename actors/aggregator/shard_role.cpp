@@ -50,9 +50,8 @@ void shard_role::take_hello(const messages::hello& hello, const route& way, hell
       if (way.empty())
         reply.connect(welcome->rank);
       joined(hello, welcome->rank, way);
-    } else if (welcome->verdict == messages::welcome_verdict::unknown_host &&
-               file_->membership == cluster::membership_kind::open) {
-      reply.keep_waiting(); // for a place
+    } else if (waits_for_place(*welcome)) {
+      reply.keep_waiting();
     }
     reply.answer(*welcome);
   });

@@ -5,6 +5,7 @@
 #include "actors/network/control_network.hpp"
 #include "actors/packing.hpp"
 #include "links/private_file.hpp"
+#include "links/sockets.hpp"
 #include "storage/atomic_file.hpp"
 
 #include <caf/io/all.hpp>
@@ -129,7 +130,7 @@ gateway_actor reach(caf::actor_system& system, const std::shared_ptr<control_net
   std::string ignored;
   if (network)
     return network->reach(to, timeout_ms, ignored);
-  const auto probe = probe_tcp(to.address, to.port, timeout_ms, ignored);
+  const auto probe = links::connect_tcp(to.address, to.port, std::chrono::milliseconds(timeout_ms), ignored);
   auto reached = probe ? system.middleman().remote_actor<gateway_actor>(to.address, to.port)
                        : caf::expected<gateway_actor>(caf::sec::cannot_connect_to_node);
   return reached ? std::move(*reached) : gateway_actor{};

@@ -33,9 +33,9 @@ authority::authority(const cluster::cluster_file& file, const std::string& host,
     }
     return;
   }
-  auto played = standing_in_.contains(host) ? standing_in_.at(host) : std::set<std::uint32_t>();
+  std::set<std::uint32_t> played;
   const auto workers = static_cast<std::uint32_t>(workers_->all().size());
-  for (std::uint32_t rank = 0; works && rank < workers; ++rank)
+  for (std::uint32_t rank = 0; (works || standing_in_.contains(host)) && rank < workers; ++rank)
     if (owns(host, rank))
       played.insert(rank);
   for (const auto rank : played)
@@ -74,9 +74,10 @@ void authority::find_neighbours(const std::string& host) {
       for (auto node = place; node != 0; node = plan_.nodes[node].parent)
         if (const auto found = below_.find(plan_.nodes[node].host); found != below_.end())
           found->second.insert(rank);
-      for (std::size_t i = 0; place == 0 && i < plan_.roots.size(); ++i)
-        if (const auto found = below_.find(plan_.roots[i]); found != below_.end())
-          found->second.insert(rank);
+      if (place == 0)
+        for (const auto& root : plan_.roots)
+          if (const auto found = below_.find(root); found != below_.end())
+            found->second.insert(rank);
     }
 }
 

@@ -11,11 +11,9 @@
 #include <cerrno>
 #include <chrono>
 #include <memory>
-#include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <system_error>
-#include <unistd.h>
 #include <utility>
 
 namespace dynamix::actors {
@@ -24,40 +22,6 @@ namespace {
 constexpr std::uint32_t greeting_bytes_max = 65536;
 
 } // namespace
-
-socket_descriptor::~socket_descriptor() {
-  if (descriptor_ >= 0)
-    ::close(descriptor_);
-}
-
-socket_descriptor probe_tcp(const std::string& address, std::uint16_t port, std::uint32_t timeout_ms,
-                            std::string& problem) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0) {
-    problem = address + " does not resolve: " + ::gai_strerror(error);
-    return {};
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
-  socket_descriptor probe(::socket(addresses->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  problem = std::generic_category().message(errno);
-  if (!probe)
-    return {};
-  if (::connect(probe.get(), addresses->ai_addr, addresses->ai_addrlen) == 0)
-    return probe;
-  pollfd waiting{.fd = probe.get(), .events = POLLOUT, .revents = 0};
-  int error = errno;
-  socklen_t size = sizeof error;
-  if (error == EINPROGRESS && ::poll(&waiting, 1, static_cast<int>(timeout_ms)) != 1)
-    error = ETIMEDOUT;
-  else if (error == EINPROGRESS && ::getsockopt(probe.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0)
-    error = errno;
-  if (error == 0)
-    return probe;
-  problem = std::generic_category().message(error) + links::numeric_text(*addresses->ai_addr, addresses->ai_addrlen);
-  return {};
-}
 
 std::string doubt_greeting(int socket, std::uint32_t timeout_ms) {
   std::array<unsigned char, caf::io::basp::header_size> said{};
@@ -97,7 +61,8 @@ gateway_actor reach(connector_pointer self, const connector_target& target, std:
   auto& state = self->state;
   if (state.options.network)
     return state.options.network->reach(target, state.options.probe_timeout_ms, problem);
-  state.probe = probe_tcp(target.address, target.port, state.options.probe_timeout_ms, problem);
+  state.probe = links::connect_tcp(target.address, target.port,
+                                   std::chrono::milliseconds(state.options.probe_timeout_ms), problem);
   if (state.probe)
     problem = doubt_greeting(state.probe.get(), state.options.probe_timeout_ms);
   if (!problem.empty())

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "actors/interfaces.hpp"
+#include "links/connection.hpp"
 #include "session/reconnection.hpp"
 
 #include <caf/io/all.hpp>
@@ -12,28 +13,6 @@
 #include <vector>
 
 namespace dynamix::actors {
-
-/// A socket of ours, closed with its owner.
-class socket_descriptor {
-public:
-  socket_descriptor() = default;
-  explicit socket_descriptor(int descriptor) : descriptor_(descriptor) {}
-  socket_descriptor(socket_descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  socket_descriptor& operator=(socket_descriptor&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~socket_descriptor();
-  explicit operator bool() const { return descriptor_ >= 0; }
-  int get() const { return descriptor_; }
-
-private:
-  int descriptor_ = -1;
-};
-
-/// A TCP connection to there, or none, with the reason, when nothing accepts one. Blocks for at most the time-out.
-socket_descriptor probe_tcp(const std::string& address, std::uint16_t port, std::uint32_t timeout_ms,
-                            std::string& problem);
 
 /// Why who accepted the connection is no host of a cluster without keys, which greets at once; empty: it may be one.
 /// Blocks for at most the time-out. CAF would take memory for whatever length the first bytes claim.
@@ -74,7 +53,7 @@ struct connector_state {
   gateway_actor reached; ///< null while not connected
   session::reconnection next;
   std::size_t attempts = 0;
-  socket_descriptor probe;
+  links::descriptor probe;
   std::string problem;      ///< the last one that was logged
   bool attempt_due = false; ///< one is on its way
 };

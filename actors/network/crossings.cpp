@@ -1,6 +1,5 @@
 #include "actors/network/crossings.hpp"
 
-#include "actors/actor_names.hpp"
 #include "actors/interfaces.hpp"
 
 #include <caf/io/all.hpp>

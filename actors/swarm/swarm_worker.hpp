@@ -65,7 +65,7 @@ private:
 /// when it is told that it ends or regroups. A decision is applied as soon as it comes; it holds from the step that it
 /// names on.
 struct swarm_worker_state {
-  static constexpr const char* name = "worker"; ///< as the guard of a link knows who may hear what
+  static constexpr const char* name = actor_name::worker;
 
   std::shared_ptr<swarm_group> group;
   swarm_relay_actor relay;

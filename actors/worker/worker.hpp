@@ -1,6 +1,5 @@
 #pragma once
 
-#include "actors/actor_names.hpp"
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/worker/worker_training.hpp"

@@ -48,7 +48,7 @@ std::string find_meant_option(const CLI::App& app, const std::vector<std::string
     if (given.empty() || std::ranges::find(names, given) != names.end())
       continue;
     if (auto meant = settings::suggestion(given, views); !meant.empty())
-      return "; " + meant.insert(meant.find('"') + 1, "--").substr(0, meant.size() - 1);
+      return " (" + meant.insert(meant.find('"') + 1, "--").substr(0, meant.size() - 1) + ")";
   }
   return "";
 }

@@ -203,10 +203,8 @@ std::string stopping(const std::string& status) {
 void tell_service(const service_manager& manager, actors::host_options& options) {
   options.watch = {.started =
                        [&manager, host = *options.own()] {
-                         std::string roles;
-                         for (const auto role : host.roles)
-                           roles += (roles.empty() ? "" : ", ") + std::string(cluster::to_string(role));
-                         manager.tell(fmt::format("READY=1\nSTATUS={} runs as {}", host.name, roles));
+                         manager.tell(
+                             fmt::format("READY=1\nSTATUS={} runs as {}", host.name, cluster::roles_text(host)));
                        },
                    .alive = [&manager] { manager.tell("WATCHDOG=1"); },
                    .alive_interval = manager.watchdog_interval(),
@@ -224,7 +222,7 @@ int train(actors::host_options options, const run_directory& run, const actors::
                                                   [file = options.file] { return key_warnings(*file); })
                                : dashboard::running_dashboard{};
   if (display != nullptr)
-    display->begin(page.http != nullptr);
+    display->begin(page.http);
   const auto outcome = actors::run_host(options, stop);
   manager.tell(stopping("writes results: " + printable(outcome.reason)));
   bool succeeded = outcome.succeeded;

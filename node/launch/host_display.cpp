@@ -1,53 +1,47 @@
 #include "node/launch/host_display.hpp"
 
 #include "dashboard/dashboard.hpp"
-#include "ledger/file.hpp"
 #include "ledger/progress.hpp"
-#include "ledger/text.hpp"
+#include "node/launch/sleep_for.hpp"
 #include "node/reports/report.hpp"
 
 #include <chrono>
-#include <condition_variable>
 #include <fmt/core.h>
-#include <mutex>
+#include <utility>
 
 namespace dynamix::node {
 namespace {
 
 constexpr std::chrono::milliseconds progress_look_interval{200};
 
-std::string roles_of(const cluster::host& host) {
-  return ledger::listed(host.roles, [](cluster::role role) { return std::string(cluster::to_string(role)); });
-}
-
 } // namespace
 
 host_display::host_display(const cluster::cluster_file& file, const cluster::host& host, const run_directory& run,
                            std::ostream& out)
-    : file_(file), host_(host), run_(run), live_(out, output_style::detect()) {}
+    : file_(file), host_(host), run_(run), live_(out, output_style::detect()), tail_(run.ledger()) {
+  tail_.read(); // an earlier life's rows are not this one's progress
+}
 
-void host_display::begin(bool page) {
+void host_display::begin(std::shared_ptr<const dashboard::server> page) {
   const bool arbitrates = host_.has(cluster::role::arbitrator);
   live_.print(arbitrates ? fmt::format("{}: {} workers, policy {}, seed {}, run directory {}", file_.name,
                                        file_.workers().size(), cluster::to_string(file_.arbitrator.policy), file_.seed,
                                        run_.path())
-                         : fmt::format("{}: {} of {}, run directory {}, log {}", host_.name, roles_of(host_),
+                         : fmt::format("{}: {} of {}, run directory {}, log {}", host_.name, cluster::roles_text(host_),
                                        file_.name, run_.path(), run_.log(host_.name)));
-  if (page)
-    live_.print("page " + dashboard::url_of(file_));
   if (arbitrates)
-    follower_ = std::jthread([this](const std::stop_token& stop) { follow(stop); });
+    follower_ = std::jthread(
+        [this, page = std::move(page)](const std::stop_token& stop) mutable { follow(stop, std::move(page)); });
 }
 
-void host_display::follow(const std::stop_token& stop) {
-  ledger::tail tail(run_.ledger());
-  tail.read(); // an earlier life's rows are not this one's progress
+void host_display::follow(const std::stop_token& stop, std::shared_ptr<const dashboard::server> page) {
   ledger::progress now;
-  std::mutex mutex;
-  std::condition_variable_any waits;
-  std::unique_lock lock(mutex);
-  while (!waits.wait_for(lock, stop, progress_look_interval, [&] { return stop.stop_requested(); })) {
-    for (const auto& row : tail.read())
+  while (sleep_for(stop, progress_look_interval)) {
+    if (page != nullptr && page->listening()) {
+      live_.print("page " + dashboard::url_of(file_));
+      page.reset();
+    }
+    for (const auto& row : tail_.read())
       now.add(row);
     live_.progress(ledger::progress_line(now));
   }

@@ -19,6 +19,25 @@
 #include <utility>
 
 namespace dynamix::node {
+namespace {
+
+/// "page http://127.0.0.1:8080/", or why there is none; empty where the file wants none. Before the hosts are started.
+std::string page_text(const cluster::cluster_file& file) {
+  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
+  if (!listen)
+    return "";
+  if (!can_listen(listen->address, listen->port))
+    return "no page: " + file.dashboard.listen + " is in use ([dashboard] listen chooses another address)";
+  return "page " + dashboard::url_of(file);
+}
+
+/// Whether somebody would see the page at its address now.
+bool page_answers(const cluster::cluster_file& file) {
+  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
+  return listen && answers(listen->address, listen->port);
+}
+
+} // namespace
 
 std::vector<cluster::file_error> check_hosts(const cluster::cluster_file& file) {
   std::vector<cluster::file_error> errors;
@@ -81,20 +100,6 @@ std::string refuse_finished(const run_directory& run, const cluster::cluster_fil
 
 launch_options local_options(const cluster::cluster_file& file, const run_directory& run) {
   return {.file = file, .run = run, .program = own_program()};
-}
-
-std::string page_text(const cluster::cluster_file& file) {
-  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
-  if (!listen)
-    return "";
-  if (!can_listen(listen->address, listen->port))
-    return "no page: " + file.dashboard.listen + " is in use ([dashboard] listen chooses another address)";
-  return "page " + dashboard::url_of(file);
-}
-
-bool page_answers(const cluster::cluster_file& file) {
-  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
-  return listen && answers(listen->address, listen->port);
 }
 
 void tell_page(launch_options& options, live_output& live, const std::string& prefix) {

@@ -30,14 +30,8 @@ std::string refuse_finished(const run_directory& run, const cluster::cluster_fil
 /// The options of a run in `run`, whose program is this one.
 launch_options local_options(const cluster::cluster_file& file, const run_directory& run);
 
-/// "page http://127.0.0.1:8080/", or why there is none; empty where the file wants none. Before the hosts are started.
-std::string page_text(const cluster::cluster_file& file);
-
 /// Prints why there is no page, or has the launcher print its address as soon as it answers.
 void tell_page(launch_options& options, live_output& live, const std::string& prefix = "");
-
-/// Whether somebody would see the page at its address now.
-bool page_answers(const cluster::cluster_file& file);
 
 struct local_run {
   launch_outcome launched;

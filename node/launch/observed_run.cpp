@@ -96,7 +96,7 @@ std::vector<std::string> tell_shadow(const told_run& told) {
         newest = std::move(*window);
   if (!newest)
     return {};
-  return {fmt::format("shadow mode: {} would have given {} samples a step in window {}; they had {}",
+  return {fmt::format("shadow mode: {} would have given {} samples per step in window {}; they had {}",
                       cluster::to_string(told.file.arbitrator.policy),
                       listed(newest->workers,
                              [](const auto& worker) {

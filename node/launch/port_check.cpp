@@ -1,12 +1,14 @@
 #include "node/launch/port_check.hpp"
 
+#include "links/sockets.hpp"
+
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fmt/core.h>
 #include <fstream>
 #include <netdb.h>
-#include <poll.h>
 #include <sstream>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -143,26 +145,9 @@ std::string address_towards(const std::string& address, std::uint16_t port) {
 }
 
 bool answers(const std::string& address, std::uint16_t port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
   const auto target = address == "0.0.0.0" ? std::string("127.0.0.1") : address == "::" ? std::string("::1") : address;
-  if (getaddrinfo(target.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
-    return false;
-  const int descriptor = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  bool connected = descriptor >= 0 && connect(descriptor, found->ai_addr, found->ai_addrlen) == 0;
-  if (descriptor >= 0 && !connected && errno == EINPROGRESS) {
-    pollfd waits{.fd = descriptor, .events = POLLOUT, .revents = 0};
-    int problem = 0;
-    socklen_t size = sizeof problem;
-    connected =
-        poll(&waits, 1, 100) == 1 && getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &problem, &size) == 0 && problem == 0;
-  }
-  if (descriptor >= 0)
-    close(descriptor);
-  freeaddrinfo(found);
-  return connected;
+  std::string ignored;
+  return static_cast<bool>(links::connect_tcp(target, port, std::chrono::milliseconds(100), ignored));
 }
 
 bool can_listen(const std::string& address, std::uint16_t port) {

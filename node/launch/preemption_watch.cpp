@@ -1,14 +1,13 @@
 #include "node/launch/preemption_watch.hpp"
 
 #include "node/launch/child_process.hpp"
+#include "node/launch/sleep_for.hpp"
 #include "storage/atomic_file.hpp"
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string_view>
@@ -29,14 +28,6 @@ std::string notice_in(const std::string& path) {
   std::string text;
   storage::read_file(path, notice_bytes_max, text);
   return text;
-}
-
-/// False: `stop` came first.
-bool sleep_for(const std::stop_token& stop, std::chrono::milliseconds duration) {
-  std::mutex mutex;
-  std::condition_variable_any waking;
-  std::unique_lock lock(mutex);
-  return !waking.wait_for(lock, stop, duration, [&] { return stop.stop_requested(); });
 }
 
 /// What it printed, where it ended with 0 in time.

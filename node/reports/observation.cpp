@@ -23,7 +23,7 @@ constexpr std::size_t words_max = 256;
 constexpr double line_width = 1.25;   ///< as policy/pace_tracker's
 constexpr double noticed_gain = 1.02; ///< below it nothing is to be gained
 constexpr double noticed_share = 0.1; ///< of a step
-constexpr double slow_factor = 1.1;   ///< times the median's seconds a sample
+constexpr double slow_factor = 1.1;   ///< times the median's seconds per sample
 constexpr double off_estimate = 0.1;  ///< beyond it the comparison says why
 
 double bounded_seconds(const json& object, const char* name) {
@@ -76,12 +76,12 @@ void tell_slow(const observation& seen, std::vector<std::string>& told) {
   for (const auto& worker : seen.workers)
     if (usual > 0 && pace_of(worker) > slow_factor * usual)
       told.push_back(fmt::format(
-          "{} is slow: it computes {} ms a step, {} times as long a sample as the median worker; {}", worker.name,
+          "{} is slow: it computes {} ms per step, {} times as long per sample as the median worker; {}", worker.name,
           in_milliseconds(worker.compute_seconds), fixed(pace_of(worker) / usual, 1), cause_of(worker)));
   for (const auto& worker : seen.workers)
     if (worker.data_seconds > noticed_share * worker.step_seconds)
       told.push_back(
-          fmt::format("{} waits {} ms of each step for its data loader: more num_workers, or less work a sample",
+          fmt::format("{} waits {} ms of each step for its data loader: more num_workers, or less work per sample",
                       worker.name, in_milliseconds(worker.data_seconds)));
   const auto least = std::ranges::min_element(seen.workers, {}, &observed_worker::exchange_seconds);
   if (least->exchange_seconds > noticed_share * least->step_seconds)
@@ -96,7 +96,7 @@ void tell_gain(const observation& seen, std::vector<std::string>& told) {
   }
   const auto& lines = seen.workers.front().lines;
   told.push_back(fmt::format("equal batches cost {} % of the samples per second; {} would give {} times as many "
-                             "(estimated, {} samples a step shared as {}){}",
+                             "(estimated, {} samples per step shared as {}){}",
                              fixed(100 * (1 - 1 / seen.gain), 0), lines.size() == 1 ? "one line" : "two lines",
                              fixed(seen.gain, 2), std::accumulate(seen.batches.begin(), seen.batches.end(), 0U),
                              listed(seen.batches, [](auto batch) { return std::to_string(batch); }),
@@ -112,7 +112,6 @@ std::optional<observed_worker> parse_observed_worker(const std::string& text, co
     const auto object = json::parse(text);
     observed_worker worker{.name = name};
     worker.steps = object.at("steps").get<std::uint64_t>();
-    worker.measured = object.at("measured").get<std::uint64_t>();
     worker.batch = std::min(object.at("batch").get<std::uint32_t>(), batch_max);
     worker.step_seconds = bounded_seconds(object, "step_seconds");
     worker.compute_seconds = bounded_seconds(object, "compute_seconds");

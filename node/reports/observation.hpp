@@ -18,8 +18,7 @@ namespace dynamix::node {
 struct observed_worker {
   std::string name;
   std::uint64_t steps = 0;
-  std::uint64_t measured = 0; ///< of them, in which nothing but training happened
-  std::uint32_t batch = 0;    ///< samples of most steps
+  std::uint32_t batch = 0; ///< samples of most steps
   double step_seconds = 0;
   double compute_seconds = 0;
   double exchange_seconds = 0;  ///< waiting for the others

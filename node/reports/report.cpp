@@ -95,8 +95,8 @@ cells result_rows(const run_summary& summary) {
            grouped(decisions.stale_refused) + " stale, " + grouped(decisions.lost) + " lost, " +
            grouped(decisions.duplicated) + " duplicated"});
   if (decisions.interventions > 0)
-    rows.push_back(
-        {"guard", "overrode " + grouped(decisions.interventions) + " of " + grouped(decisions.windows) + " decisions"});
+    rows.push_back({"guard", "overrode the policy in " + grouped(decisions.interventions) + " of " +
+                                 grouped(decisions.windows) + " windows"});
   rows.push_back({"overhead", "control " + percent(summary.control_fraction) + ", telemetry " +
                                   percent(summary.telemetry_fraction) + " of the workers' time"});
   for (const auto& form : summary.gradients)

@@ -96,7 +96,7 @@ void read_workload(byte_span bytes) {
 
 void read_hosts(byte_span bytes) {
   for (const auto& list : {node::parse_host_list(text_of(bytes)), node::parse_hostfile(text_of(bytes))})
-    require(list.problem.empty() ? !list.hosts.empty() : true, "a list without hosts says what is wrong");
+    require(!list.problem.empty() || !list.hosts.empty(), "a list without hosts says what is wrong");
 }
 
 /// What a worker's host writes at its end, and what a run left for a comparison.

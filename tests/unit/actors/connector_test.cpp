@@ -1,6 +1,7 @@
 #include "actors/network/connector.hpp"
 #include "actors/network/gateway.hpp"
 #include "actors/system.hpp"
+#include "links/sockets.hpp"
 #include "tests/wait_until.hpp"
 
 #include <gmock/gmock.h>
@@ -77,11 +78,11 @@ TEST_F(SharedConnector, IgnoresWhoIsLateToSayWhoLeads) {
 }
 
 /// Only "connecting" was logged, whatever the reason.
-TEST(ProbeTcp, SaysWhyNobodyIsReached) {
+TEST(Probe, SaysWhyNobodyIsReached) {
   std::string problem;
-  EXPECT_FALSE(probe_tcp("nobody.invalid", 7400, 1000, problem));
+  EXPECT_FALSE(links::connect_tcp("nobody.invalid", 7400, std::chrono::seconds(1), problem));
   EXPECT_THAT(problem, testing::HasSubstr("nobody.invalid does not resolve: "));
-  EXPECT_FALSE(probe_tcp("127.0.0.1", 1, 1000, problem));
+  EXPECT_FALSE(links::connect_tcp("127.0.0.1", 1, std::chrono::seconds(1), problem));
   EXPECT_EQ(problem, "Connection refused (127.0.0.1)");
 }
 

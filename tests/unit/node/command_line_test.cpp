@@ -226,7 +226,7 @@ TEST_F(CommandLine, NamesWhatWasProbablyMeant) {
   const auto path = write_pair();
   EXPECT_THAT(ask({"trian"}).err, HasSubstr("\"trian\" is not a command; did you mean \"train-policy\"?"));
   EXPECT_THAT(ask({"local", "--epoch", "1"}).err,
-              HasSubstr("did you mean \"--epochs\"?; see dynamix-node local --help"));
+              HasSubstr("did you mean \"--epochs\"?); see dynamix-node local --help"));
   EXPECT_THAT(ask({"check", "--cluster", path, "--set", "trian.epochs=2"}).err,
               HasSubstr("did you mean \"training\"?"));
   EXPECT_THAT(ask({"check", "--cluster", path, "--set", "foo.bar=2"}).err, Not(HasSubstr("did you mean")));

@@ -1,15 +1,17 @@
+#include "dashboard/dashboard.hpp"
 #include "ledger/codec.hpp"
+#include "links/free_port.hpp"
 #include "node/launch/host_display.hpp"
 #include "node/launch/local_run.hpp"
 #include "tests/unit/node/sample_run.hpp"
+#include "tests/wait_until.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <fmt/core.h>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
 namespace dynamix::node {
 namespace {
@@ -29,16 +31,26 @@ TEST(HostDisplay, ShowsTheRunWhereItsLedgerIsWritten) {
   const temporary_directory directory;
   const run_directory run(directory.path() + "/run");
   ASSERT_EQ(run.create(), "");
-  const auto file = pair_file();
+  auto file = pair_file();
+  file.dashboard.listen = fmt::format("127.0.0.1:{}", links::take_free_port());
+  const auto page = dashboard::start(file, "", run.ledger()).http;
+  ASSERT_TRUE(page);
+  std::ofstream ledger(run.ledger());
+  for (const auto& row : sample_rows()) // of an earlier life
+    ledger << ledger::to_json_line(row) << '\n';
+  ledger.flush();
   const auto shown = directory.path() + "/shown";
   std::ofstream out(shown);
   host_display display(file, file.hosts[0], run, out);
-  display.begin(true);
+  display.begin(page);
+  ledger << ledger::to_json_line(sample_rows().front()) << std::endl; // before the display has looked
   EXPECT_THAT(shown_in(shown), StartsWith("pair: 2 workers, policy "));
-  EXPECT_THAT(shown_in(shown), HasSubstr("run directory " + run.path() + "\npage http://127.0.0.1:8080/\n"));
-  for (int looks = 0; looks < 600 && shown_in(shown).find("waiting for") == std::string::npos; ++looks)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_THAT(shown_in(shown), HasSubstr("waiting for the arbitrator\n"));
+  const auto shows = [&](const std::string& text) {
+    return wait_until([&] { return shown_in(shown).find(text) != std::string::npos; });
+  };
+  EXPECT_TRUE(shows("run directory " + run.path() + "\n")) << shown_in(shown);
+  EXPECT_TRUE(shows("page http://" + file.dashboard.listen + "/\n")) << shown_in(shown);
+  EXPECT_TRUE(shows("waiting for workers")) << shown_in(shown);
   display.end(nullptr, "epochs completed");
   EXPECT_THAT(shown_in(shown), HasSubstr("ada has ended: epochs completed\n"));
 }
@@ -49,7 +61,7 @@ TEST(HostDisplay, NamesTheLogOfAHostThatOnlyTrains) {
   const auto file = pair_file();
   std::ostringstream out;
   host_display display(file, file.hosts[1], run, out);
-  display.begin(false);
+  display.begin(nullptr);
   display.end(nullptr, "asked to stop");
   EXPECT_EQ(out.str(), "ben: worker of pair, run directory " + run.path() + ", log " + run.log("ben") +
                            "\nben has ended: asked to stop\n");

@@ -13,7 +13,6 @@ namespace {
 observed_worker at_32(const std::string& name, double slow, double slowest) {
   return {.name = name,
           .steps = 100,
-          .measured = 90,
           .batch = 32,
           .step_seconds = 0.004 + 0.032 * slowest,
           .compute_seconds = 0.032 * slow,
@@ -44,7 +43,8 @@ TEST(Observation, TakesAFixedCostFromStepsOfAnotherSize) {
 
 TEST(Observation, SaysWhoIsSlowAndWhatToWrite) {
   const auto told = to_sentences(observe({at_32("ada", 1, 3), at_32("ben", 3, 3)}));
-  EXPECT_TRUE(tells(told, "ben is slow: it computes 96.0 ms a step, 3.0 times as long a sample as the median worker"));
+  EXPECT_TRUE(
+      tells(told, "ben is slow: it computes 96.0 ms per step, 3.0 times as long per sample as the median worker"));
   EXPECT_TRUE(
       tells(told, "equal batches cost 48 % of the samples per second; two lines would give 1.92 times as many"));
   EXPECT_TRUE(tells(told, "    run = dynamix.join(model, optimizer)"));
@@ -82,7 +82,7 @@ TEST(Observation, SaysThatTooLittleWasSeen) {
 TEST(Observation, ReadsNoNonsense) {
   EXPECT_FALSE(parse_observed_worker("", "ada"));
   EXPECT_FALSE(parse_observed_worker(R"({"steps": -1})", "ada"));
-  const std::string begin = R"({"steps": 9, "measured": 6, "batch": 32, "step_seconds": 1e300, "compute_seconds": -1,
+  const std::string begin = R"({"steps": 9, "batch": 32, "step_seconds": 1e300, "compute_seconds": -1,
     "exchange_seconds": 0.1, "data_seconds": 0, "observing_seconds": 0, "other_models": 0, "problem": "", "lines": [],
     "points": )";
   const auto read = parse_observed_worker(begin + "[[8, 0.1], [8, 0.2], [4, 0.1], [16, -1], [32, 0.3]]}", "ada");

@@ -268,7 +268,7 @@ TEST(Summary, CountsTheWindowsInWhichTheGuardSteppedIn) {
   const auto summary = summarise(records);
   EXPECT_EQ(summary.decisions.windows, 2U);
   EXPECT_EQ(summary.decisions.interventions, 1U);
-  EXPECT_THAT(result_block(summary), HasSubstr("overrode 1 of 2 decisions"));
+  EXPECT_THAT(result_block(summary), HasSubstr("overrode the policy in 1 of 2 windows"));
   EXPECT_EQ(nlohmann::json::parse(to_json(summary))["decisions"]["interventions"], 1);
   EXPECT_THAT(result_block(summarise(sample_records())), Not(HasSubstr("overrode")));
 }

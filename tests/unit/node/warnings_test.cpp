@@ -182,8 +182,9 @@ TEST(Warnings, TellOfAGuardThatStepsInAllTheTime) {
   };
   EXPECT_THAT(
       warnings_of(guarded(4)),
-      ElementsAre("the guard overrode 40 % of the decisions, mostly for: slower than goodput; the policy does not "
-                  "fit this cluster: train it further, or use arbitrator.policy = \"goodput\""));
+      ElementsAre(
+          "the guard overrode the policy in 40 % of the windows, mostly for: slower than goodput; the policy does not "
+          "fit this cluster: train it further, or use arbitrator.policy = \"goodput\""));
   EXPECT_THAT(warnings_of(guarded(3)), IsEmpty());
 }
 

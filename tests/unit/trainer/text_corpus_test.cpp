@@ -32,7 +32,7 @@ TEST(TextCorpus, ReadsAllTextsBelowADirectoryInTheOrderOfTheirPaths) {
   std::vector<std::string> left_out;
   ASSERT_EQ(read_text(directory.path(), text, left_out), "");
   EXPECT_EQ(text, "first second third");
-  EXPECT_THAT(left_out, ElementsAre(directory.file("picture") + " is no text: byte 4 is zero"));
+  EXPECT_THAT(left_out, ElementsAre(directory.file("picture") + " is not a text: byte 4 is zero"));
   ASSERT_EQ(read_text(directory.file("b.txt"), text, left_out), "");
   EXPECT_EQ(text, "second ");
 }
