@@ -126,7 +126,9 @@ template <class Average>
 std::vector<double> time_chunks(const step_plan& plan, torch::nn::Sequential& model, const trainer::dataset& data,
                                 Average& average) {
   trainer::batch_loader loader(data, trainer::measure_channels(data));
-  client::sampler sampler(1, data.size());
+  client::sampler sampler(1, {data.size()});
+  client::leases leases;
+  std::uint64_t epochs = 0; // begun
   const std::vector<std::uint32_t> batches(plan.world, plan.batch);
   torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
   const trainer::steady_clock time;
@@ -134,8 +136,11 @@ std::vector<double> time_chunks(const step_plan& plan, torch::nn::Sequential& mo
   for (std::uint32_t chunk = 0; chunk < plan.warm_up + plan.chunks; ++chunk) {
     const double began = time.now_seconds();
     for (std::uint32_t step = 0; step < plan.chunk_steps; ++step) {
-      const auto range = sampler.deal(batches).ranges[plan.rank];
-      const auto batch = loader.load(sampler.samples_of(range));
+      if (leases.left() < std::uint64_t{plan.world} * plan.batch)
+        leases = client::leases({.lanes = std::vector<std::uint32_t>(plan.world, 1)}, sampler.items_of(epochs++));
+      leases.lease(batches);
+      const auto range = leases.use(batches).ranges[plan.rank].items;
+      const auto batch = loader.load(sampler.numbers_of(epochs - 1, std::span(&range, 1)));
       average.before_backward();
       torch::nn::functional::cross_entropy(model->forward(batch.inputs), batch.labels).backward();
       average.after_backward();

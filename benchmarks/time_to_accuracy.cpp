@@ -65,7 +65,7 @@ public:
     const auto channels = measure_channels(train_);
     train_loader_.emplace(train_, channels);
     test_loader_.emplace(test_, channels);
-    sampler_.emplace(file_.seed, train_.size());
+    sampler_.emplace(file_.seed, std::vector{train_.size()});
     for (const auto& parameter : parameters_)
       gradients_.push_back(torch::zeros_like(parameter));
   }
@@ -88,7 +88,8 @@ private:
   double seconds_of(std::size_t worker, std::uint32_t batch) const {
     return how_.fixed_seconds + batch / how_.samples_per_second[worker];
   }
-  summed compute(const client::deal_result& dealt);
+  client::used_items deal();
+  summed compute(const client::used_items& dealt);
   void step();
   void evaluate();
   void close_window();
@@ -105,6 +106,8 @@ private:
   std::optional<trainer::batch_loader> train_loader_;
   std::optional<trainer::batch_loader> test_loader_;
   std::optional<client::sampler> sampler_;
+  client::leases leases_;
+  std::uint64_t epochs_ = 0; ///< begun
   policy::deliberation deliberation_;
   client::gradient_noise noise_;
   client::learning_rate rule_;
@@ -126,37 +129,43 @@ private:
   client::learning_rate_step rate_;
 };
 
-summed virtual_training::compute(const client::deal_result& dealt) {
+client::used_items virtual_training::deal() {
+  if (leases_.left() == 0)
+    leases_ = client::leases({.lanes = std::vector<std::uint32_t>(workers_, 1)}, sampler_->items_of(epochs_++));
+  leases_.lease(batches_);
+  return leases_.use(batches_);
+}
+
+/// Each worker with samples has one range of them.
+summed virtual_training::compute(const client::used_items& dealt) {
   summed result;
   auto& seen = result.seen;
-  seen.global_batch = dealt.samples;
+  seen.global_batch = dealt.total;
   for (auto& sum : gradients_)
     sum.zero_();
-  for (std::size_t worker = 0; worker < workers_; ++worker) {
-    const auto range = dealt.ranges[worker];
-    if (range.count == 0)
-      continue;
-    const auto batch = train_loader_->load(sampler_->samples_of(range));
+  for (const auto& [worker, range] : dealt.ranges) {
+    const auto count = range.size();
+    const auto batch = train_loader_->load(sampler_->numbers_of(epochs_ - 1, std::span(&range, 1)));
     for (auto& parameter : parameters_)
       parameter.mutable_grad() = torch::Tensor();
     const auto answers = model_->forward(batch.inputs);
-    const auto loss = trainer::loss_sum(answers, batch.labels) / static_cast<double>(range.count);
+    const auto loss = trainer::loss_sum(answers, batch.labels) / static_cast<double>(count);
     loss.backward();
     torch::NoGradGuard no_gradients;
     double square = 0;
-    const double share = static_cast<double>(range.count) / static_cast<double>(dealt.samples);
+    const double share = static_cast<double>(count) / static_cast<double>(dealt.total);
     for (std::size_t i = 0; i < parameters_.size(); ++i)
       if (const auto& gradient = parameters_[i].grad(); gradient.defined()) {
         square += gradient.square().sum().item<double>();
         gradients_[i].add_(gradient, share);
       }
     ++seen.active_workers;
-    seen.weighted_square_sum += static_cast<double>(range.count) * square;
+    seen.weighted_square_sum += static_cast<double>(count) * square;
     if (worker == 0) {
       seen.own_square = square;
-      seen.own_batch = static_cast<std::uint32_t>(range.count);
+      seen.own_batch = static_cast<std::uint32_t>(count);
     }
-    result.loss += loss.item<double>() * static_cast<double>(range.count);
+    result.loss += loss.item<double>() * static_cast<double>(count);
     result.correct += trainer::count_correct(answers, batch.labels);
   }
   torch::NoGradGuard no_gradients;
@@ -178,9 +187,9 @@ void virtual_training::step() {
     batches_ = std::exchange(decided_, {});
     key_ = decided_key_;
   }
-  const auto dealt = sampler_->deal(batches_);
+  const auto dealt = deal();
   const auto result = compute(dealt);
-  rate_ = rule_.advance(dealt.samples, noise_.observe(result.seen));
+  rate_ = rule_.advance(dealt.total, noise_.observe(result.seen));
   trainer::clip_gradients(parameters_, std::sqrt(result.seen.global_square), file_.training.clip_norm);
   descent_.set_learning_rate(file_.training.learning_rate * rate_.learning_rate);
   descent_.step();
@@ -189,7 +198,7 @@ void virtual_training::step() {
   double slowest = 0;
   double sum = 0;
   for (std::size_t worker = 0; worker < workers_; ++worker) {
-    const double own = seconds_of(worker, static_cast<std::uint32_t>(dealt.ranges[worker].count));
+    const double own = seconds_of(worker, static_cast<std::uint32_t>(dealt.shares[worker]));
     slowest = std::max(slowest, own);
     sum += own;
     computing_[worker] += own;
@@ -201,8 +210,8 @@ void virtual_training::step() {
   iterations_ += took;
   loss_ += result.loss;
   correct_ += result.correct;
-  window_samples_ += dealt.samples;
-  samples_ += dealt.samples;
+  window_samples_ += dealt.total;
+  samples_ += dealt.total;
   ++steps_;
   if (++step_ % file_.arbitrator.window_steps == 0)
     close_window();

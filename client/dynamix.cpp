@@ -171,10 +171,13 @@ int dynamix_start_epoch(dynamix_run* run) {
   return call(run, true, [&] { return run->body.start_epoch(); });
 }
 
-int dynamix_deal_next(dynamix_run* run, dynamix_deal* deal) {
+namespace {
+
+/// `next` of a run fills a struct of the caller's, and says how it came out.
+int give_next(dynamix_run* run, dynamix_deal* deal, std::string (dynamix::client::run::*next)(dynamix_deal&, int&)) {
   int verdict = DYNAMIX_OK;
   dynamix_deal made{};
-  const int code = call(run, true, [&] { return run->body.deal(made, verdict); });
+  const int code = call(run, true, [&] { return (run->body.*next)(made, verdict); });
   if (code != DYNAMIX_OK)
     return code;
   if (verdict == DYNAMIX_OK)
@@ -182,8 +185,22 @@ int dynamix_deal_next(dynamix_run* run, dynamix_deal* deal) {
   return verdict;
 }
 
+} // namespace
+
+int dynamix_fetch_next(dynamix_run* run, dynamix_deal* piece) {
+  return give_next(run, piece, &dynamix::client::run::fetch);
+}
+
+int dynamix_deal_next(dynamix_run* run, dynamix_deal* deal) {
+  return give_next(run, deal, &dynamix::client::run::deal);
+}
+
 int dynamix_samples(dynamix_run* run, uint32_t* numbers, size_t count) {
   return call(run, true, [&] { return run->body.samples({numbers, count}); });
+}
+
+int dynamix_ranges(const dynamix_run* run, dynamix_range* ranges, size_t count) {
+  return call(run, [&] { return run->body.ranges({ranges, count}); });
 }
 
 int dynamix_shares(const dynamix_run* run, uint32_t* counts, size_t members) {

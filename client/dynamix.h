@@ -9,7 +9,8 @@
  *
  *   open -> introduce -> (all-gather the rows) -> begin
  *   per epoch:  start_epoch
- *   per batch:  deal, samples          as far ahead as a data loader fetches
+ *   per batch:  fetch, samples         as far ahead as a data loader fetches; left out where it takes what is dealt
+ *               deal, (samples)        how many of them the next batch has
  *               deliver                when the training loop is given the batch
  *   per step:   due, weights           while backward runs
  *               write_row              if due & DYNAMIX_GATHER, then all-gather the rows
@@ -94,6 +95,12 @@ typedef struct dynamix_workload {
   uint32_t window_steps;   /* 0: the agent's, or 10 */
   uint32_t balance;        /* whether the members share the global batch by their own paces at every step;
                               DYNAMIX_BALANCE_AGENT: as the cluster file says, and off without an agent */
+  uint32_t ahead;          /* batches that are fetched before they are dealt; the largest of all members counts */
+  const uint64_t* lengths; /* of a stream: items of each of its shards, `samples` in all, the same on all members. NULL:
+                              the samples have numbers */
+  uint64_t shards;         /* so many lengths */
+  uint64_t identity;       /* a hash of the shards' names, the same on all members */
+  uint32_t lanes;          /* shards that are read at once, by turns; 0: one */
   uint32_t reserved;
 } dynamix_workload;
 
@@ -104,8 +111,10 @@ DYNAMIX_API int dynamix_introduce(dynamix_run* run, const dynamix_workload* work
  * fit together (other data sets, other seeds of one file, other versions). */
 DYNAMIX_API int dynamix_begin(dynamix_run* run, const int64_t* rows);
 
-/* ---- Samples. Every member deals the same permutation by the same batch sizes, so that each sample is used exactly
- * once an epoch. ---- */
+/* ---- Samples. Every member leases items of the same permutation by the same batch sizes (client/leases.hpp), so that
+ * each sample is used exactly once an epoch. What is fetched ahead of its deal may be used in batches of any size: new
+ * batch sizes hold from the next deal. What is not fetched is dealt at once: new batch sizes hold from the first step
+ * that no member has dealt. ---- */
 
 typedef struct dynamix_deal {
   uint32_t size;
@@ -113,20 +122,35 @@ typedef struct dynamix_deal {
   uint64_t step;  /* from 0, counted over the whole training; every deal is one step's */
   uint64_t epoch; /* from 0 */
   uint64_t total; /* samples of all workers in this step */
-  uint64_t first; /* of the own samples, in the epoch's permutation */
+  uint64_t first; /* of the own samples, in the order in which the epoch is used, step by step and member by member */
   uint32_t ends_epoch;
   uint32_t padded; /* 1: own is 0, and `samples` gives one sample that is not counted, so that a batch can be made */
+  uint32_t ranges; /* that `ranges` gives */
+  uint32_t lane;   /* of a stream: who reads them. Each lane's pieces follow each other in a shard as far as it goes */
 } dynamix_deal;
+
+/* Items first to last - 1 of a shard; of samples that have numbers, places in the epoch's permutation. */
+typedef struct dynamix_range {
+  uint64_t shard;
+  uint64_t first;
+  uint64_t last;
+} dynamix_range;
 
 /* Begins the next epoch, or goes on with the one that a restored state stands in. What an abandoned epoch had left is
  * given up; one of which no step was completed begins again. The first call tells the agent that training begins. */
 DYNAMIX_API int dynamix_start_epoch(dynamix_run* run);
+/* The next samples that this member uses, `own` of them in the order of their use; only that, `epoch`, `ranges` and `lane`
+ * are given. Either all samples are fetched, or none. DYNAMIX_WAIT: no more are leased before the next deal; DYNAMIX_END:
+ * the epoch is dealt. What was fetched and not dealt is fetched again behind start_epoch and regroup. */
+DYNAMIX_API int dynamix_fetch_next(dynamix_run* run, dynamix_deal* piece);
 /* The next step's samples. DYNAMIX_END at the epoch's end. */
 DYNAMIX_API int dynamix_deal_next(dynamix_run* run, dynamix_deal* deal);
-/* The numbers of the newest deal's own samples (one where padded) into `numbers`, `count` of them. */
+/* The numbers of what was fetched or dealt last (one where padded) into `numbers`, `count` of them. */
 DYNAMIX_API int dynamix_samples(dynamix_run* run, uint32_t* numbers, size_t count);
-/* How many samples of the newest deal are each member's, into `counts`, `members` of them: for callers whose samples
- * have other numbers than those of dynamix_samples. The same on all members. */
+/* Where they lie, in the order of their use, into `ranges`, `count` of them: for streams, or callers whose samples have other
+ * numbers than those of dynamix_samples. */
+DYNAMIX_API int dynamix_ranges(const dynamix_run* run, dynamix_range* ranges, size_t count);
+/* How many samples of the newest deal are each member's, into `counts`, `members` of them. The same on all members. */
 DYNAMIX_API int dynamix_shares(const dynamix_run* run, uint32_t* counts, size_t members);
 /* The oldest batch that was dealt and not delivered is with the training loop now. */
 DYNAMIX_API int dynamix_deliver(dynamix_run* run, dynamix_deal* deal);

@@ -1,12 +1,17 @@
 #include "client/introduction.hpp"
 
+#include <algorithm>
 #include <fmt/core.h>
 #include <map>
 #include <string_view>
+#include <utility>
 
 namespace dynamix::client {
 
 namespace {
+
+constexpr std::uint32_t ahead_max = 1023; // with the largest batch 2^30 samples
+constexpr std::uint32_t lanes_max = 1024;
 
 /// Calls number(field) for each field of an introduction, in the order of its columns.
 template <class Introduction, class Number>
@@ -26,11 +31,14 @@ void visit_columns(Introduction& of, Number&& number) {
   number(of.noise_interval);
   number(of.window_steps);
   number(of.balances);
+  number(of.shards);
   number(of.has_agent);
   number(of.rank);
   number(of.workers);
   number(of.cluster_seed);
   number(of.batch.first);
+  number(of.ahead);
+  number(of.lanes);
 }
 
 /// What must be the same on all members, with its name.
@@ -40,10 +48,11 @@ struct common_number {
   std::string_view advice;
 };
 
-std::array<common_number, 13> common_numbers(const introduction& of) {
+std::array<common_number, 14> common_numbers(const introduction& of) {
   return {{{"the version of the library", of.version, "use the same libdynamix everywhere"},
            {"the number of members", of.members, "use one process group"},
            {"samples per epoch", of.samples, "all must train on the same data set"},
+           {"the hash of the shards and their lengths", of.shards, "give all members the same list in the same order"},
            {"shuffle", of.shuffled, "pass the same value everywhere"},
            {"drop_last", of.drop_last, "pass the same value everywhere"},
            {"the learning-rate rule", static_cast<std::uint64_t>(of.rule), "pass the same value everywhere"},
@@ -72,10 +81,13 @@ introduction decode_introduction(std::span<const std::int64_t, introduction_colu
   return of;
 }
 
-std::string fit_together(std::span<const introduction> all, std::uint32_t position, lockstep_options& begun) {
+std::string fit_together(std::span<const introduction> all, std::uint32_t position, lockstep_options& begun,
+                         std::vector<std::uint64_t> lengths) {
   const auto first = common_numbers(all[0]);
   std::map<std::uint32_t, std::size_t> by_rank;
   begun.members.clear();
+  begun.lanes.clear();
+  begun.ahead = 0;
   for (std::size_t member = 0; member < all.size(); ++member) {
     const auto& each = all[member];
     const auto own = common_numbers(each);
@@ -90,6 +102,8 @@ std::string fit_together(std::span<const introduction> all, std::uint32_t positi
                          "its own",
                          same->second, member, each.rank);
     begun.members.push_back(each.batch);
+    begun.lanes.push_back(std::clamp(each.lanes, 1U, lanes_max));
+    begun.ahead = std::max(begun.ahead, std::min(each.ahead, ahead_max));
   }
   std::uint64_t total = 0;
   for (const auto& each : all)
@@ -100,7 +114,10 @@ std::string fit_together(std::span<const introduction> all, std::uint32_t positi
         "smaller batches, or no drop_last",
         all[0].samples, total);
   begun.position = position;
+  begun.fetches = all[position].ahead > 0;
   begun.samples = all[0].samples;
+  begun.shards = std::move(lengths);
+  begun.identity = all[0].shards;
   begun.seed = all[0].seed;
   begun.shuffled = all[0].shuffled;
   begun.drop_last = all[0].drop_last;

@@ -36,8 +36,11 @@ std::vector<std::uint32_t> first_batches(const std::vector<member_batch>& member
 lockstep::lockstep(lockstep_options options)
     : options_(std::move(options)), introduced_(options_.members), present_(options_.members.size(), true),
       base_batch_(batch_plan(initial_batches(options_.members)).newest().total()),
-      plan_(first_batches(options_.members)), sampler_(options_.seed, options_.samples, options_.shuffled),
+      plan_(first_batches(options_.members)),
+      sampler_(options_.seed, options_.shards.empty() ? std::vector{options_.samples} : options_.shards,
+               options_.shuffled, !options_.shards.empty()),
       rule_(new_rule(base_batch_)) {
+  options_.lanes.resize(options_.members.size(), 1);
   wait_for_decision();
 }
 
@@ -51,6 +54,7 @@ lockstep::lockstep(lockstep_options options, lockstep_start start) : lockstep(st
   step_ = start.step;
   samples_ = start.samples;
   position_ = start.position;
+  used_ = new_leases(position_);
   first_step_ = step_;
   wait_for_decision();
 }
@@ -78,62 +82,102 @@ void lockstep::start_epoch() {
   const bool no_step_left = options_.drop_last && is_rest(left, plan_.at(step_).total());
   if ((in_epoch_ && from.cursor > 0) || no_step_left)
     from = {from.epoch + 1, 0};
-  sampler_.restore(from);
+  if (from.cursor == 0)
+    used_ = new_leases(from);
   position_ = from;
   in_epoch_ = false;
   epoch_first_step_ = step_;
   started_epoch_ = from.epoch;
+  deal_from(used_);
   epoch_open_ = true;
   rest_dropped_ = false;
 }
 
+leases lockstep::new_leases(sampler_position from) {
+  return {{.ahead = options_.ahead,
+           .lanes = options_.lanes,
+           .whole_shards = sampler_.is_stream(),
+           .drop_last = options_.drop_last},
+          sampler_.items_of(from.epoch, from.cursor)};
+}
+
+/// What was fetched and not used is fetched again.
+void lockstep::deal_from(const leases& behind) {
+  leased_ = behind;
+  next_piece_ = leased_.pieces_used(options_.position);
+  to_fetch_.clear();
+  lease(plan_.at(step_).batches);
+}
+
+/// What is leased may be dealt before a data loader fetches it.
+void lockstep::lease(std::span<const std::uint32_t> batches) {
+  leased_.lease(batches);
+  for (; options_.fetches && next_piece_ < leased_.pieces_leased(options_.position); ++next_piece_)
+    to_fetch_.push_back({.epoch = *started_epoch_,
+                         .lane = next_piece_ % options_.lanes[options_.position],
+                         .ranges = leased_.piece(options_.position, next_piece_)});
+}
+
+deal_verdict lockstep::fetch() {
+  if (!epoch_open_ || to_fetch_.empty())
+    return epoch_open_ && leased_.left() > 0 ? deal_verdict::wait : deal_verdict::end;
+  piece_ = std::move(to_fetch_.front());
+  to_fetch_.pop_front();
+  return deal_verdict::dealt;
+}
+
 deal_verdict lockstep::deal(dealt_step& dealt) {
-  if (!epoch_open_ || sampler_.left() == 0)
+  if (!epoch_open_ || leased_.left() == 0)
     return deal_verdict::end;
   if (waits_for_rows())
     return deal_verdict::wait;
   const auto step = this->dealt();
   const auto& planned = plan_.at(step);
-  rest_dropped_ = options_.drop_last && is_rest(sampler_.left(), planned.total());
+  rest_dropped_ = options_.drop_last && is_rest(leased_.left(), planned.total());
   if (rest_dropped_ || (stop_step_ && step >= *stop_step_)) {
     epoch_open_ = false;
     return deal_verdict::end;
   }
-  const auto result = sampler_.deal(planned.batches);
+  lease(planned.batches);
+  piece_ = {.epoch = *started_epoch_,
+            .lane = leased_.pieces_used(options_.position) % options_.lanes[options_.position],
+            .ranges = {}};
+  const auto before = options_.samples - leased_.left();
+  auto used = leased_.use(planned.batches);
+  piece_.ranges = own_ranges(used);
+  if (piece_.ranges.empty())
+    piece_.ranges.push_back(sampler_.stand_in());
+  shares_ = std::move(used.shares);
+  const auto own = shares_.begin() + options_.position;
+  const auto left = leased_.left();
+  const auto epoch = *started_epoch_;
   dealt = {.step = step,
-           .epoch = result.epoch,
-           .total = result.samples,
-           .own = result.ranges[options_.position],
+           .epoch = epoch,
+           .total = used.total,
+           .own = *own,
+           .first = std::accumulate(shares_.begin(), own, before),
            .active = static_cast<std::uint32_t>(
-               std::ranges::count_if(result.ranges, [](const index_range& range) { return range.count > 0; })),
-           .ends_epoch = result.ends_epoch,
-           .after = sampler_.position()};
+               std::ranges::count_if(shares_, [](std::uint64_t share) { return share > 0; })),
+           .ends_epoch = left == 0,
+           .after = left == 0 ? sampler_position{epoch + 1, 0} : sampler_position{epoch, options_.samples - left}};
   ahead_.push_back(dealt);
   return deal_verdict::dealt;
 }
 
-std::span<const std::uint32_t> lockstep::samples() {
-  if (ahead_.empty())
-    return {};
-  auto own = ahead_.back().own;
-  if (own.count == 0) // an empty range may begin behind the last sample
-    own = {std::min(own.first, options_.samples - 1), 1};
-  return sampler_.samples_of(own);
+std::vector<item_range> lockstep::own_ranges(const used_items& used) const {
+  std::vector<item_range> own;
+  for (const auto& range : used.ranges)
+    if (range.member == options_.position)
+      own.push_back(range.items);
+  return own;
 }
 
-std::span<const std::uint32_t> lockstep::likely_samples() {
+std::vector<std::uint32_t> lockstep::likely_samples() {
   if (!options_.shuffled || !epoch_open_)
     return {};
-  const auto& planned = plan_.at(dealt());
-  const auto left = sampler_.left();
-  const auto ranges = split_range({options_.samples - left, std::min(left, planned.total())}, planned.batches);
-  return sampler_.samples_of(ranges[options_.position]);
-}
-
-std::vector<std::uint64_t> lockstep::shares() const {
-  if (ahead_.empty())
-    return {};
-  return split_in_proportion(ahead_.back().total, plan_.at(ahead_.back().step).batches);
+  auto next = leased_;
+  next.lease(plan_.at(dealt()).batches);
+  return sampler_.numbers_of(*started_epoch_, own_ranges(next.use(plan_.at(dealt()).batches)));
 }
 
 std::optional<dealt_step> lockstep::deliver() {
@@ -143,10 +187,10 @@ std::optional<dealt_step> lockstep::deliver() {
 }
 
 std::uint64_t lockstep::epoch_steps() const {
-  const bool between = ahead_.empty() && (!epoch_open_ || sampler_.left() == 0);
+  const bool between = ahead_.empty() && (!epoch_open_ || leased_.left() == 0);
   const auto first = between ? step_ : epoch_first_step_;
   auto step = between ? step_ : dealt();
-  auto left = !between ? sampler_.left() : in_epoch_ ? options_.samples : options_.samples - position_.cursor;
+  auto left = !between ? leased_.left() : in_epoch_ ? options_.samples : options_.samples - position_.cursor;
   const auto entries = plan_.entries();
   for (std::size_t i = 0; i < entries.size() && left > 0; ++i) {
     const auto end = i + 1 < entries.size() ? entries[i + 1].from_step : UINT64_MAX;
@@ -177,7 +221,7 @@ bool lockstep::is_measured(std::uint64_t step) const {
 std::uint64_t lockstep::own_samples() const {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < delivered_; ++i)
-    sum += ahead_[i].own.count;
+    sum += ahead_[i].own;
   return sum;
 }
 
@@ -433,6 +477,8 @@ bool lockstep::complete(bool skipped, double step_seconds) {
   for (; delivered_ > 0; --delivered_) {
     samples_ += ahead_.front().total;
     position_ = ahead_.front().after;
+    used_.lease(plan_.at(step_).batches);
+    used_.use(plan_.at(step_).batches);
     ahead_.pop_front();
     ++step_;
   }
@@ -463,8 +509,9 @@ void lockstep::regroup(const std::vector<bool>& present) {
   last_agreed_ = {};
   // An epoch that has come to its end meanwhile has no more steps.
   epoch_open_ = started_epoch_ == position_.epoch;
+  used_.give_back(present);
   if (epoch_open_)
-    sampler_.restore(position_);
+    deal_from(used_);
   in_epoch_ = in_epoch_ || (epoch_open_ && position_.cursor > 0);
 }
 

@@ -4,10 +4,11 @@
 /// batch sizes hold from which step on, the gradient noise, the learning rate, the windows. Pure: knows no clock, no
 /// socket, no thread and no Torch.
 ///
-///     start_epoch -> deal, deal, ..        as far ahead as a data loader fetches
-///     deliver                              a dealt batch goes to the training loop
-///     write_row -> read_rows               all members exchange a row of numbers
-///     rate -> complete                     the step is done, with all that was delivered since the last one
+///     start_epoch -> fetch, fetch, ..      as far ahead as this member has been leased items (client/leases.hpp)
+///     deal                                 how many of them the next batch has; best when the training loop asks for
+///     it deliver                              a dealt batch goes to the training loop write_row -> read_rows all
+///     members exchange a row of numbers rate -> complete                     the step is done, with all that was
+///     delivered since the last one
 ///
 /// S-1  Which batch sizes hold, whether all stop or regroup: a function of the rows of a step and of what was in force.
 /// S-2  It holds from the first step on that none had dealt when it wrote its row. So between `write_row` and
@@ -49,9 +50,14 @@ struct lockstep_options {
   std::uint32_t position = 0;        ///< of this member
   std::vector<member_batch> members; ///< at least one
   std::uint64_t samples = 1;         ///< of an epoch, below 2^31
+  std::vector<std::uint64_t> shards; ///< of a stream, with so many samples each; none: samples have numbers
+  std::uint64_t identity = 0;        ///< of the shards, a hash; 0: samples have numbers
+  std::vector<std::uint32_t> lanes;  ///< of a stream: shards that each member reads at once; none: one
+  std::uint32_t ahead = 0;           ///< batches that members may fetch before they are dealt
+  bool fetches = false;              ///< this member does
   std::uint64_t seed = 0;            ///< of the permutations
-  bool shuffled = true;
-  bool drop_last = false; ///< an epoch ends before the step that its samples do not fill
+  bool shuffled = true;              ///< the samples, or the shards
+  bool drop_last = false;            ///< an epoch ends before the step that its samples do not fill
   messages::rate_rule rule = messages::rate_rule::constant;
   bool adaptive = false; ///< the optimiser is of Adam's kind
   std::uint32_t window_steps = 10;
@@ -79,10 +85,18 @@ struct dealt_step {
   std::uint64_t step = 0; ///< from 0, over the whole training
   std::uint64_t epoch = 0;
   std::uint64_t total = 0; ///< samples of all members
-  index_range own;
+  std::uint64_t own = 0;
+  std::uint64_t first = 0;  ///< of them, in the order in which the epoch is used, step by step and member by member
   std::uint32_t active = 0; ///< members that have samples
   bool ends_epoch = false;
   sampler_position after; ///< where the next step's samples begin
+};
+
+/// What one fetch of a data loader gives.
+struct fetched_piece {
+  std::uint64_t epoch = 0;
+  std::uint64_t lane = 0;         ///< of a stream
+  std::vector<item_range> ranges; ///< what stands in for a step's samples where there are none
 };
 
 enum class deal_verdict : std::uint8_t {
@@ -115,13 +129,18 @@ public:
   /// goes on in mid-epoch. What was dealt and not completed is dealt again.
   void start_epoch();
   deal_verdict deal(dealt_step& dealt);
-  /// Of the newest deal; where that has none for this member, one that does not count.
-  std::span<const std::uint32_t> samples();
+  /// The next items that this member uses, behind those that were fetched before. Where something is fetched ahead of
+  /// its deal, everything is. Waits where no more have been leased; the next deal leases some.
+  deal_verdict fetch();
+  /// How many samples of the newest deal are each member's; empty where nothing was dealt.
+  const std::vector<std::uint64_t>& shares() const { return shares_; }
+  /// What was fetched or dealt last.
+  const fetched_piece& piece() const { return piece_; }
+  /// Its numbers.
+  std::vector<std::uint32_t> samples() { return sampler_.numbers_of(piece_.epoch, piece_.ranges); }
   /// What the next deal brings this member if no batch size changes until then: of the same epoch, else empty; empty,
-  /// too, where samples are not shuffled. Valid as long as `samples`.
-  std::span<const std::uint32_t> likely_samples();
-  /// How many samples of the newest deal are each member's; empty where nothing is dealt.
-  std::vector<std::uint64_t> shares() const;
+  /// too, where samples are not shuffled.
+  std::vector<std::uint32_t> likely_samples();
   /// The oldest deal that was not delivered yet; nothing where there is none.
   std::optional<dealt_step> deliver();
   /// Steps of the epoch: those dealt since `start_epoch`, and those to come at the planned batch sizes; at the initial
@@ -222,6 +241,10 @@ private:
   std::uint64_t digest() const;
   std::uint64_t least_total() const;
   std::string check(std::span<const step_row> rows) const;
+  leases new_leases(sampler_position from);
+  void lease(std::span<const std::uint32_t> batches);
+  void deal_from(const leases& behind);
+  std::vector<item_range> own_ranges(const used_items& used) const;
   void plan_next(std::span<const step_row> rows, const session::agreement& agreed, std::uint64_t from_step);
   std::vector<step_row> with_absent_agreeing(std::span<const step_row> rows) const;
   std::vector<std::uint32_t> balance(std::span<const step_row> rows, const std::vector<std::uint32_t>& decided);
@@ -236,6 +259,12 @@ private:
   std::uint64_t base_batch_;                   ///< of all members, which the learning rate is meant for
   batch_plan plan_;
   sampler sampler_;
+  leases used_;   ///< behind the last completed step
+  leases leased_; ///< behind the newest deal
+  fetched_piece piece_;
+  std::vector<std::uint64_t> shares_;  ///< of the newest deal
+  std::deque<fetched_piece> to_fetch_; ///< leased, where this member fetches
+  std::uint64_t next_piece_ = 0;       ///< behind these
   gradient_noise noise_;
   learning_rate rule_;
   learning_rate_step rate_; ///< of the last step

@@ -4,6 +4,7 @@
 #include "client/lockstep.hpp"
 #include "storage/fnv1a.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <fmt/core.h>
@@ -14,7 +15,8 @@ namespace dynamix::client {
 
 namespace {
 
-constexpr std::uint64_t state_mark = 0x32584d414e5944;           // "DYNAMX2"
+constexpr std::uint64_t state_mark = 0x33584d414e5944;           // "DYNAMX3"
+constexpr std::uint64_t leaseless_state_mark = 0x32584d414e5944; // "DYNAMX2", before samples were leased
 constexpr std::uint64_t shareless_state_mark = 0x31584d414e5944; // "DYNAMX1", before the share of noise was averaged
 constexpr std::size_t planned_max = 1U << 16;
 
@@ -32,6 +34,7 @@ struct planned_words {
 /// What a state consists of.
 struct state_words {
   std::uint64_t samples_of_epoch = 0;
+  std::uint64_t identity = 0;
   std::uint64_t seed = 0;
   std::uint64_t shuffled = 0;
   std::uint64_t step = 0;
@@ -43,12 +46,15 @@ struct state_words {
   learning_rate_step rate;
   std::uint64_t members = 0;
   std::vector<planned_words> plan;
+  std::span<const std::uint64_t> leases; ///< zeros at an epoch's beginning
 };
 
 /// The numbers of a state in the order in which they are written and read.
 template <class State, class Number>
-void visit_numbers(State& state, Number&& number, bool has_share = true) {
+void visit_numbers(State& state, Number&& number, std::uint64_t mark = state_mark) {
   number(state.samples_of_epoch);
+  if (mark == state_mark)
+    number(state.identity);
   number(state.seed);
   number(state.shuffled);
   number(state.step);
@@ -62,7 +68,7 @@ void visit_numbers(State& state, Number&& number, bool has_share = true) {
     number(average->sum);
     number(average->weight);
   }
-  if (has_share) {
+  if (mark != shareless_state_mark) {
     number(state.noise.share.sum);
     number(state.noise.share.weight);
     number(state.noise.batch);
@@ -116,16 +122,18 @@ std::string read_plan(word_reader& reader, state_words& state) {
 }
 
 std::string read_state(std::span<const std::uint64_t> words, state_words& state) {
-  if (words.size() < 2 || (words.front() != state_mark && words.front() != shareless_state_mark))
+  const auto mark = words.size() < 2 ? 0 : words.front();
+  if (mark != state_mark && mark != leaseless_state_mark && mark != shareless_state_mark)
     return "it is not a state of this version of dynamix";
   if (checksum(words.first(words.size() - 1)) != words.back())
     return "it is damaged: its checksum is another";
   word_reader reader{words.subspan(1, words.size() - 2)};
-  visit_numbers(state, reader, words.front() == state_mark);
+  visit_numbers(state, reader, mark);
   if (auto problem = read_plan(reader, state); !problem.empty())
     return problem;
-  if (reader.short_of_words || reader.at != reader.words.size())
+  if (reader.short_of_words || (mark != state_mark && reader.at != reader.words.size()))
     return "it is of another length than its contents";
+  state.leases = reader.words.subspan(reader.at);
   bool finite = true;
   visit_numbers(state, [&finite]<class Number>(Number& number) {
     if constexpr (std::is_same_v<Number, double>)
@@ -166,6 +174,7 @@ std::vector<std::uint32_t> share_among(const std::vector<std::uint32_t>& before,
 
 std::vector<std::uint64_t> lockstep::save() const {
   state_words state{.samples_of_epoch = options_.samples,
+                    .identity = options_.identity,
                     .seed = options_.seed,
                     .shuffled = options_.shuffled ? 1U : 0U,
                     .step = step_,
@@ -187,6 +196,14 @@ std::vector<std::uint64_t> lockstep::save() const {
     words.push_back(planned.from_step);
     words.insert(words.end(), planned.batches.begin(), planned.batches.end());
   }
+  if (position_.cursor > 0) {
+    const auto leased = used_.save();
+    words.insert(words.end(), leased.begin(), leased.end());
+  }
+  // Of one size at any step, as torch.distributed.checkpoint wants it: with room for two plans, and all pieces twice.
+  const auto pieces = options_.ahead > 0 ? 2 * (std::size_t{options_.ahead} + 2) : 0;
+  const auto members = options_.members.size();
+  words.resize(std::max(words.size(), 48 + 3 * options_.shards.size() + members * (8 + 4 * pieces)));
   words.push_back(checksum(words));
   return words;
 }
@@ -198,12 +215,19 @@ std::string lockstep::restore(std::span<const std::uint64_t> words, std::span<co
   if (state.samples_of_epoch != options_.samples)
     return fmt::format("it was trained on {} samples per epoch, this run has {}", state.samples_of_epoch,
                        options_.samples);
+  if (state.identity != options_.identity)
+    return "it is of other shards: give those that it was trained on, in the same order";
   if (state.seed != options_.seed || (state.shuffled != 0) != options_.shuffled)
     return fmt::format("its samples are in the order of seed {}{}, those of this run in that of seed {}{}", state.seed,
                        state.shuffled != 0 ? "" : " without shuffling", options_.seed,
                        options_.shuffled ? "" : " without shuffling");
   if (state.position.cursor >= options_.samples)
     return "its place in the data set lies outside of an epoch";
+  auto used = new_leases(state.position);
+  const bool says_leases = state.position.cursor > 0 && !state.leases.empty();
+  if (says_leases ? !used.restore(state.leases, sampler_.lengths(), options_.samples - state.position.cursor)
+                  : state.position.cursor > 0 && sampler_.is_stream())
+    return "it does not say what is left of its epoch";
   auto members = introduced_;
   for (std::size_t member = 0; member < highest.size(); ++member)
     if (highest[member] > 0)
@@ -226,6 +250,7 @@ std::string lockstep::restore(std::span<const std::uint64_t> words, std::span<co
   wait_for_decision();
   samples_ = state.samples;
   position_ = state.position;
+  used_ = std::move(used);
   in_epoch_ = false;
   epoch_open_ = false;
   ahead_.clear();

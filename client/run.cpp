@@ -2,9 +2,12 @@
 
 #include "client/cores.hpp"
 #include "messages/validation.hpp"
+#include "storage/fnv1a.hpp"
 #include "storage/splitmix64.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <fmt/ranges.h>
 #include <random>
@@ -29,16 +32,6 @@ std::uint64_t random_incarnation() {
 
 bool is_known(double value) {
   return std::isfinite(value) && value >= 0;
-}
-
-void fill(dynamix_deal& deal, const dealt_step& dealt) {
-  deal.own = static_cast<std::uint32_t>(dealt.own.count);
-  deal.step = dealt.step;
-  deal.epoch = dealt.epoch;
-  deal.total = dealt.total;
-  deal.first = dealt.own.first;
-  deal.ends_epoch = dealt.ends_epoch ? 1 : 0;
-  deal.padded = dealt.own.count == 0 ? 1 : 0;
 }
 
 } // namespace
@@ -184,6 +177,25 @@ std::string run::settle_bounds(const dynamix_workload& workload) {
   return {};
 }
 
+/// A stream's lengths, and what tells it from others; never 0.
+std::string run::take_shards(const dynamix_workload& workload) {
+  shards_.clear();
+  if (workload.lengths == nullptr)
+    return {};
+  shards_.assign(workload.lengths, workload.lengths + workload.shards);
+  storage::fnv1a hash;
+  hash.add(std::bit_cast<std::array<std::uint8_t, sizeof workload.identity>>(workload.identity));
+  std::uint64_t items = 0;
+  for (const auto length : shards_) {
+    hash.add(std::bit_cast<std::array<std::uint8_t, sizeof length>>(length));
+    items = length > samples_max ? samples_max + 1 : std::min(items + length, samples_max + 1);
+  }
+  introduced_->shards = std::max<std::uint64_t>(hash.value(), 1);
+  if (items != workload.samples)
+    return fmt::format("the shards have {} items, and an epoch {} samples", items, workload.samples);
+  return {};
+}
+
 std::string run::introduce(const dynamix_workload& workload, std::span<std::int64_t, introduction_columns> columns) {
   if (steps_)
     return "the run has begun already";
@@ -202,6 +214,8 @@ std::string run::introduce(const dynamix_workload& workload, std::span<std::int6
   introduced_.emplace();
   auto& own = *introduced_;
   own.rule = rule_of(workload.rule);
+  if (auto problem = take_shards(workload); !problem.empty())
+    return problem;
   if (auto problem = settle_bounds(workload); !problem.empty())
     return problem;
   own.version = introduction_version;
@@ -216,6 +230,8 @@ std::string run::introduce(const dynamix_workload& workload, std::span<std::int6
   if (own.window_steps == 0)
     own.window_steps = default_window_steps;
   own.balances = balancing_of(workload.balance);
+  own.ahead = workload.ahead;
+  own.lanes = workload.lanes;
   own.noise_interval = workload.noise_interval != 0 ? workload.noise_interval : std::max(1U, own.window_steps / 2);
   own.has_agent = link_.has_value();
   own.rank = welcome_.rank;
@@ -232,7 +248,7 @@ std::string run::begin(std::span<const std::int64_t> rows) {
   for (std::size_t member = 0; member < members_; ++member)
     all.push_back(decode_introduction(rows.subspan(member * introduction_columns).first<introduction_columns>()));
   lockstep_options options;
-  if (auto problem = fit_together(all, position_, options); !problem.empty())
+  if (auto problem = fit_together(all, position_, options, shards_); !problem.empty())
     return problem;
   steps_.emplace(std::move(options));
   timed_batches_ = steps_->batches_at(0).batches;
@@ -245,50 +261,6 @@ std::string run::start_epoch() {
   if (!heartbeat_seconds_)
     send_heartbeat();
   pump();
-  return {};
-}
-
-// Samples.
-
-std::string run::deal(dynamix_deal& deal, int& verdict) {
-  dealt_step dealt;
-  switch (steps_->deal(dealt)) {
-  case deal_verdict::dealt:
-    verdict = DYNAMIX_OK;
-    fill(deal, dealt);
-    break;
-  case deal_verdict::end:
-    verdict = DYNAMIX_END;
-    break;
-  case deal_verdict::wait:
-    verdict = DYNAMIX_WAIT;
-    break;
-  }
-  return {};
-}
-
-std::string run::samples(std::span<std::uint32_t> numbers) {
-  const auto own = steps_->samples();
-  if (own.size() != numbers.size())
-    return fmt::format("the newest deal has {} samples, not {}", own.size(), numbers.size());
-  std::ranges::copy(own, numbers.begin());
-  return {};
-}
-
-std::string run::shares(std::span<std::uint32_t> counts) const {
-  const auto shares = steps_->shares();
-  if (shares.size() != counts.size())
-    return shares.empty() ? "nothing is dealt"
-                          : fmt::format("there are {} members, not {}", shares.size(), counts.size());
-  std::ranges::copy(shares, counts.begin());
-  return {};
-}
-
-std::string run::deliver(dynamix_deal& deal) {
-  const auto dealt = steps_->deliver();
-  if (!dealt)
-    return "there is no batch that was dealt and not delivered: every one is delivered once";
-  fill(deal, *dealt);
   return {};
 }
 

@@ -33,7 +33,9 @@ public:
   std::string begin(std::span<const std::int64_t> rows);
   std::string start_epoch();
   std::string deal(dynamix_deal& deal, int& verdict);
+  std::string fetch(dynamix_deal& piece, int& verdict);
   std::string samples(std::span<std::uint32_t> numbers);
+  std::string ranges(std::span<dynamix_range> ranges) const;
   std::string shares(std::span<std::uint32_t> counts) const;
   std::string deliver(dynamix_deal& deal);
   std::string weights(double& own, double& total);
@@ -75,6 +77,7 @@ private:
   messages::rate_rule rule_of(std::uint32_t rule) const;
   messages::balancing balancing_of(std::uint32_t wanted) const;
   std::string settle_bounds(const dynamix_workload& workload);
+  std::string take_shards(const dynamix_workload& workload);
 
   const std::uint32_t position_;
   const std::uint32_t members_;
@@ -89,6 +92,7 @@ private:
   bool finished_ = false;
 
   std::optional<introduction> introduced_;
+  std::vector<std::uint64_t> shards_; ///< lengths, of a stream
   std::optional<lockstep> steps_;
   std::optional<double> own_weight_; ///< of the step that is completed next
   summed_loss summed_loss_;

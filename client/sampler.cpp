@@ -8,60 +8,48 @@
 
 namespace dynamix::client {
 
-sampler::sampler(std::uint64_t seed, std::uint64_t samples, bool shuffled)
-    : seed_(seed), samples_(samples), shuffled_(shuffled), permutation_(shuffled ? samples : 0) {
-  shuffle(0);
-}
+sampler::sampler(std::uint64_t seed, std::vector<std::uint64_t> lengths, bool shuffled, bool stream)
+    : seed_(seed), lengths_(std::move(lengths)), shuffled_(shuffled), stream_(stream),
+      items_(std::accumulate(lengths_.begin(), lengths_.end(), std::uint64_t{0})) {}
 
-deal_result sampler::deal(std::span<const std::uint32_t> batches) {
-  deal_result dealt{.ranges = std::vector<index_range>(batches.size())};
-  const auto wanted = std::accumulate(batches.begin(), batches.end(), std::uint64_t{0});
-  if (wanted > 0 && cursor_ == epoch_samples())
-    shuffle(epoch_ + 1);
-  dealt.epoch = epoch_;
-  if (wanted == 0)
-    return dealt;
-  dealt.samples = std::min(wanted, epoch_samples() - cursor_);
-  // With enough left the split in proportion gives every worker exactly its batch.
-  dealt.ranges = split_range({cursor_, dealt.samples}, batches);
-  cursor_ += dealt.samples;
-  dealt.ends_epoch = cursor_ == epoch_samples();
-  return dealt;
-}
-
-std::span<const std::uint32_t> sampler::samples_of(index_range range) {
-  if (!shuffled_) {
-    permutation_.resize(range.count);
-    std::iota(permutation_.begin(), permutation_.end(), static_cast<std::uint32_t>(range.first));
-    return permutation_;
+std::vector<item_range> sampler::items_of(std::uint64_t epoch, std::uint64_t used) {
+  if (!stream_)
+    return {{0, used, items_}};
+  if (shuffled_)
+    shuffle(epoch);
+  std::vector<item_range> ranges;
+  for (std::size_t i = 0; i < lengths_.size(); ++i) {
+    const auto shard = shuffled_ ? order_[i] : i;
+    if (lengths_[shard] > 0)
+      ranges.push_back({shard, 0, lengths_[shard]});
   }
-  return std::span(permutation_).subspan(range.first, range.count);
+  return ranges;
 }
 
-sampler_position sampler::position() const {
-  if (cursor_ == epoch_samples())
-    return {epoch_ + 1, 0};
-  return {epoch_, cursor_};
+std::vector<std::uint32_t> sampler::numbers_of(std::uint64_t epoch, std::span<const item_range> ranges) {
+  if (shuffled_)
+    shuffle(epoch);
+  std::vector<std::uint32_t> numbers;
+  for (const auto& range : ranges)
+    for (auto place = range.first; place < range.last; ++place)
+      numbers.push_back(shuffled_ ? order_[place] : static_cast<std::uint32_t>(place));
+  return numbers;
 }
 
-bool sampler::restore(sampler_position position) {
-  if (position.cursor >= epoch_samples())
-    return false;
-  if (position.epoch != epoch_)
-    shuffle(position.epoch);
-  cursor_ = position.cursor;
-  return true;
+item_range sampler::stand_in() const {
+  const auto filled = std::ranges::find_if(lengths_, [](std::uint64_t length) { return length > 0; });
+  return {static_cast<std::uint64_t>(filled - lengths_.begin()), 0, 1};
 }
 
 void sampler::shuffle(std::uint64_t epoch) {
-  epoch_ = epoch;
-  cursor_ = 0;
-  if (!shuffled_)
+  if (epoch_ == epoch)
     return;
-  std::iota(permutation_.begin(), permutation_.end(), 0U);
+  epoch_ = epoch;
+  order_.resize(stream_ ? lengths_.size() : items_);
+  std::iota(order_.begin(), order_.end(), 0U);
   splitmix64 generator(derive_seed(seed_, epoch));
-  for (auto last = static_cast<std::uint32_t>(permutation_.size()); last > 1; --last)
-    std::swap(permutation_[last - 1], permutation_[generator.below(last)]);
+  for (auto last = static_cast<std::uint32_t>(order_.size()); last > 1; --last)
+    std::swap(order_[last - 1], order_[generator.below(last)]);
 }
 
 } // namespace dynamix::client

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "client/proportional_split.hpp"
+#include "client/leases.hpp"
 
 #include <cstdint>
 #include <span>
@@ -8,56 +8,47 @@
 
 namespace dynamix::client {
 
-/// Where the sampler stands: `cursor` samples of epoch `epoch` have been dealt. 0 <= cursor < samples of an epoch.
+/// Where training stands in its data: `cursor` items of epoch `epoch` have been used. 0 <= cursor < items of an epoch.
 struct sampler_position {
   std::uint64_t epoch = 0;
   std::uint64_t cursor = 0;
   friend bool operator==(const sampler_position&, const sampler_position&) = default;
 };
 
-/// One step's samples: a range of the epoch's permutation for every rank.
-struct deal_result {
-  std::uint64_t epoch = 0;
-  std::vector<index_range> ranges; ///< by rank
-  std::uint64_t samples = 0;       ///< of all ranks
-  bool ends_epoch = false;
-};
-
-/// Deals one seeded permutation of all samples to the workers, so that each sample is used exactly once an epoch
-/// whatever the batch sizes. All ranks run the same sampler with the same batch sizes and therefore agree without a
-/// message.
+/// The order of an epoch's items: a seeded permutation of the samples' numbers, or of a stream's shards, whose items
+/// keep theirs.
 ///
 /// The permutation of epoch e is a Fisher-Yates shuffle of 0..n-1 from the last position down, driven by
-/// splitmix64(derive_seed(seed, e)): the same on every platform, and a resume needs only {epoch, cursor}.
+/// splitmix64(derive_seed(seed, e)): the same on every platform.
 class sampler {
 public:
-  /// `samples` in [1, 2^31). Not `shuffled`: every epoch is 0..n-1, which is kept nowhere.
-  sampler(std::uint64_t seed, std::uint64_t samples, bool shuffled = true);
+  /// `lengths` of the shards, below 2^31 items in all; samples that have numbers are one shard. Not `shuffled`: every
+  /// epoch is in order, and no permutation is kept.
+  sampler(std::uint64_t seed, std::vector<std::uint64_t> lengths, bool shuffled = true, bool stream = false);
 
-  /// The samples of the next step for workers with these batch sizes (by rank; at most 2^20 each). Where the epoch has
-  /// fewer left than the workers ask for, the rest is split in proportion to the batch sizes, and a worker may get
-  /// none. All batch sizes 0: deals nothing and stays where it is.
-  deal_result deal(std::span<const std::uint32_t> batches);
+  /// What an epoch's leases begin with, but for so many items at its beginning (only of samples that have numbers).
+  std::vector<item_range> items_of(std::uint64_t epoch, std::uint64_t used = 0);
 
-  /// Sample numbers in a range of the epoch that was dealt from last. Valid until the next deal or restore.
-  std::span<const std::uint32_t> samples_of(index_range range);
+  /// Numbers of samples, which the ranges are places of in the epoch's permutation.
+  std::vector<std::uint32_t> numbers_of(std::uint64_t epoch, std::span<const item_range> ranges);
 
-  sampler_position position() const;
-  /// Samples that the epoch which was dealt from last still has.
-  std::uint64_t left() const { return epoch_samples() - cursor_; }
-  /// False, and no change, when the position lies outside an epoch.
-  bool restore(sampler_position position);
-  std::uint64_t epoch_samples() const { return samples_; }
+  /// One that stands in for a member's items where it has none; it does not count.
+  item_range stand_in() const;
+
+  std::uint64_t epoch_items() const { return items_; }
+  const std::vector<std::uint64_t>& lengths() const { return lengths_; }
+  bool is_stream() const { return stream_; }
 
 private:
   void shuffle(std::uint64_t epoch);
 
   std::uint64_t seed_;
-  std::uint64_t samples_;
+  std::vector<std::uint64_t> lengths_;
   bool shuffled_;
-  std::uint64_t epoch_ = 0;
-  std::uint64_t cursor_ = 0;               ///< may equal the epoch's samples until the next deal
-  std::vector<std::uint32_t> permutation_; ///< not shuffled: of the range that was asked for last
+  bool stream_;
+  std::uint64_t items_;
+  std::uint64_t epoch_ = UINT64_MAX; ///< of `order_`
+  std::vector<std::uint32_t> order_;
 };
 
 } // namespace dynamix::client

@@ -26,6 +26,7 @@
 #include <iostream>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -46,12 +47,23 @@ enum class rate_rule : std::uint32_t {
   adascale = DYNAMIX_RULE_ADASCALE,
 };
 
+/// What members deal of a stream (torch_stream.hpp), the same on all of them.
+struct stream_shards {
+  std::vector<std::uint64_t> lengths = {}; ///< items of each
+  std::uint64_t identity = 0;              ///< a hash of their names
+  friend bool operator==(const stream_shards& one, const stream_shards& other) {
+    return one.lengths == other.lengths && one.identity == other.identity;
+  }
+};
+
 struct join_options {
   std::uint32_t batch = 0;   ///< of this worker at the start, samples per step
-  std::uint64_t samples = 0; ///< of an epoch
+  std::uint64_t samples = 0; ///< of an epoch; left out with `shards`
+  stream_shards shards = {}; ///< of a stream
+  std::uint32_t readers = 1; ///< shards that this member has open at once: the data loader's workers, as a rule
   std::uint64_t seed = 0;    ///< of the order of samples; that of member 0 counts
-  bool shuffle = true;
-  bool drop_last = false; ///< an epoch ends before a step that its samples do not fill
+  bool shuffle = true;       ///< the samples, or the shards, whose items keep their order
+  bool drop_last = false;    ///< an epoch ends before a step that its samples do not fill
   rate_rule rule = rate_rule::agent;
   std::uint32_t lowest_batch = 0;   ///< 0: the agent's
   std::uint32_t highest_batch = 0;  ///< 0: the agent's
@@ -173,11 +185,11 @@ public:
     return std::vector<std::size_t>(numbers.begin(), numbers.end());
   }
 
-  /// How many samples of the newest deal are each member's.
-  std::vector<std::uint32_t> shares() const {
-    std::vector<std::uint32_t> counts(static_cast<std::size_t>(group_.size));
-    check(dynamix_shares(run_, counts.data(), counts.size()));
-    return counts;
+  /// Where the samples of the newest deal lie.
+  std::vector<dynamix_range> ranges(std::uint32_t count) const {
+    std::vector<dynamix_range> made(count);
+    check(dynamix_ranges(run_, made.data(), made.size()));
+    return made;
   }
 
   dynamix_status status() const {
@@ -292,6 +304,14 @@ private:
     auto work = sized<dynamix_workload>();
     work.batch = options_.batch;
     work.samples = options_.samples;
+    if (!options_.shards.lengths.empty()) {
+      const auto& lengths = options_.shards.lengths;
+      work.samples = std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
+      work.lengths = lengths.data();
+      work.shards = lengths.size();
+      work.identity = options_.shards.identity;
+      work.lanes = options_.readers;
+    }
     work.seed = options_.seed;
     work.lowest_batch = options_.lowest_batch;
     work.highest_batch = options_.highest_batch;

@@ -169,8 +169,10 @@ dealt_step training_loop::deal() {
 }
 
 step_result training_loop::compute(const dealt_step& deal) {
-  const auto samples = steps_.samples().first(deal.own.count);
-  training_step_.begin(client::step_seed(state_.options.seed, state_.step, place_.rank), steps_.likely_samples());
+  const auto numbers = steps_.samples();
+  const auto samples = std::span(numbers).first(deal.own);
+  const auto likely = steps_.likely_samples();
+  training_step_.begin(client::step_seed(state_.options.seed, state_.step, place_.rank), likely);
   const double slowdown = slowdown_at(state_.options.emulate, state_.elapsed_seconds());
   if (state_.options.training.augmentation == cluster::augmentation_kind::crop_flip)
     state_.train_loader.augment(state_.options.seed, deal.epoch);
@@ -182,7 +184,7 @@ step_result training_loop::compute(const dealt_step& deal) {
     result.gradients.rows = write_row(result.compute_seconds, std::isfinite(result.gradients.square));
   if (training_step_.micro_batch() != state_.micro_batch) {
     state_.micro_batch = training_step_.micro_batch();
-    watcher_.memory_limited(state_.micro_batch, deal.own.count);
+    watcher_.memory_limited(state_.micro_batch, deal.own);
   }
   return result;
 }
@@ -209,12 +211,12 @@ void training_loop::update(const dealt_step& deal, const step_result& result, do
     state_.checkpointed_samples = *std::exchange(unconfirmed_checkpoint_, std::nullopt);
   ++sums_.steps;
   ++sums_.timed_steps;
-  sums_.samples += deal.own.count;
+  sums_.samples += deal.own;
   sums_.compute_seconds += result.compute_seconds;
   sums_.exchange_seconds += gradients.blocked_seconds;
   sums_.data_seconds += result.data_seconds;
   if (finite)
-    count(result, deal.own.count, norm);
+    count(result, deal.own, norm);
 }
 
 /// The optimiser's step. Returns the gradient's norm.
@@ -225,7 +227,7 @@ double training_loop::descend(const dealt_step& deal, const step_result& result)
                                                    .global_square = gradients.square,
                                                    .global_batch = deal.total,
                                                    .own_square = gradients.own_square,
-                                                   .own_batch = static_cast<std::uint32_t>(deal.own.count)});
+                                                   .own_batch = static_cast<std::uint32_t>(deal.own)});
   const double scheduled = schedule_factor(state_.options.training, state_.samples, deal.total, state_.wanted_samples);
   state_.rate = {state_.options.training.learning_rate * scheduled * rate.learning_rate, rate.gain};
   const double norm = std::sqrt(gradients.square);

@@ -102,13 +102,24 @@ class Client:
         """Deals the next step's samples into `dealt`. Returns OK, END or WAIT."""
         return self._check(self._library.dynamix_deal_next(self.handle, byref(self.dealt)))
 
+    def fetch(self) -> int:
+        """Fetches the samples that are used next into `dealt`: `own`, `epoch`, `ranges`. Returns OK, END or WAIT."""
+        return self._check(self._library.dynamix_fetch_next(self.handle, byref(self.dealt)))
+
     def samples(self) -> List[int]:
-        """The numbers of the newest deal's own samples; one number where there are none."""
+        """The numbers of the samples that were fetched or dealt last; one number where there are none."""
         count = max(self.dealt.own, 1)
         if count > len(self._numbers):
             self._numbers = (ctypes.c_uint32 * (2 * count))()
         self._check(self._library.dynamix_samples(self.handle, ctypes.addressof(self._numbers), count))
         return self._numbers[:count]
+
+    def ranges(self) -> List[Tuple[int, int, int]]:
+        """Where they lie: items `first` to `last` - 1 of a shard, (shard, first, last), in the order of their use."""
+        count = self.dealt.ranges
+        words = (ctypes.c_uint64 * (3 * count))()
+        self._check(self._library.dynamix_ranges(self.handle, ctypes.addressof(words), count))
+        return list(zip(words[0::3], words[1::3], words[2::3]))
 
     def shares(self, members: int) -> List[int]:
         """How many samples of the newest deal are each member's."""

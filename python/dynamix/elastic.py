@@ -29,6 +29,7 @@ import torch.distributed
 from .client import Client, DynamixError
 from .peers import Broken, Gathering, Peers, Sum
 from .sockets import Connections
+from .structures import LOADER_COLUMNS
 
 _log = logging.getLogger("dynamix")
 _distributed: Any = torch.distributed
@@ -418,7 +419,7 @@ class Alignment:
             if len(rows) != self._members.size:
                 raise DynamixError(f"this training has {len(rows)} members, and this one was started with a $WORLD_SIZE of "
                                    f"{self._members.size}")
-            if not torch.equal(rows[self._members.position], self._row):
+            if not torch.equal(rows[self._members.position][:LOADER_COLUMNS], self._row[:LOADER_COLUMNS]):
                 raise DynamixError("this member has come back with another batch size, data set or agent than it had before")
             self._client.begin(rows.data_ptr())
             self.rows = rows

@@ -1,6 +1,7 @@
 """The training loader: Torch's DataLoader, with batches that the run deals."""
 from __future__ import annotations
 
+import collections
 import ctypes
 import multiprocessing
 import operator
@@ -8,18 +9,20 @@ import os
 import signal
 import sys
 import threading
-from typing import Any, Callable, Dict, Iterator, List, Optional, TypeVar
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, TypeVar
 
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate
 
 from . import structures as raw
 from .client import Client, DynamixError
 from .draws import Draws
 from .peers import Broken, Peers
+from .pieces import Pieces
 from .step import Step
-from .stream import Dealing, Stream
+from .stream import Stream
 
 _Sample = TypeVar("_Sample", covariant=True)
+_PREFETCH_FACTOR = 2  # DataLoader's own
 _PR_SET_PDEATHSIG = 1
 _prctl: Any = getattr(ctypes.CDLL(None), "prctl", None)
 _REFUSED = {
@@ -52,8 +55,17 @@ def check(dataset: Any, fetch_ahead: Any, options: Any) -> None:
     for name, reason in _REFUSED.items():
         if options.pop(name, None) is not None:
             raise ValueError(f"run.loader({name}=...): {reason}")
+    options.pop("in_order", None)  # samples are used in the order in which they are dealt
     if fetch_ahead not in (None, 0, 1):
         raise ValueError(f"fetch_ahead={fetch_ahead!r}: 0 or 1; what holds more batches than one cannot be followed")
+
+
+def fetched_ahead(options: Any) -> int:
+    """Batches that a DataLoader of these options fetches before they are dealt: its workers collate what can be cut into
+    batches of another size. What a `collate_fn` of the script's own gives cannot be."""
+    workers = options.get("num_workers", 0)
+    is_plain = options.get("collate_fn") in (None, default_collate)
+    return int(workers * (options.get("prefetch_factor") or _PREFETCH_FACTOR)) if is_plain else 0
 
 
 class Dealt(Sampler[int]):
@@ -83,14 +95,19 @@ def check_accumulation() -> None:
 
 
 class Batches:
-    """The DataLoader's batch sampler. It deals as far ahead as the DataLoader fetches."""
+    """The DataLoader's batch sampler. Where the DataLoader's workers `fetch` pieces (`Pieces`), they do so as far as the run
+    has leased samples to this member, and a batch is dealt when the training loop asks for it. Else a batch is dealt when it
+    is fetched, and new batch sizes come behind those that were."""
 
-    def __init__(self, client: Client, step: Step, dealing: Optional[Dealing], samples: int,
+    def __init__(self, client: Client, step: Step, samples: int, fetches: bool, is_stream: bool,
                  draws: Optional[Draws] = None) -> None:
         self._client = client
         self._step = step
-        self._dealing = dealing  # of a stream
-        self._draws = draws      # of samples by weight
+        self._is_stream = is_stream
+        self._draws = draws  # of samples by weight
+        self.fetches = fetches
+        self.fetching: Deque[int] = collections.deque()  # samples of each piece that is under way
+        self.stands_in = False  # the next piece is of one sample that does not count
         self.goes_on = False  # the next iterator is of the epoch that stands open
         self.turn = 0  # of the newest epoch; the iterators of older ones are over
         self.sampler = Dealt(samples)
@@ -99,43 +116,78 @@ class Batches:
         return self._client.epoch_steps()
 
     def __iter__(self) -> Iterator[List[Any]]:
-        client = self._client
+        # Nothing begins before the first item is asked for: DataLoader's iterators make two of these, and use one.
+        return _Fetching(self) if self.fetches else self._dealt()
+
+    def start(self) -> int:
+        """Returns the turn of the epoch that begins, or goes on."""
         if not self.goes_on:
-            client.start_epoch()
-        self.goes_on = False
-        if self._dealing is not None:
-            now = client.status()
-            self._dealing.start(now.epoch, now.cursor, now.step)
+            self._client.start_epoch()
+        self.goes_on = self.stands_in = False
+        self.fetching.clear()
         self._step.start_epoch()
         self.turn += 1
-        turn = self.turn
+        return self.turn
+
+    def check_turn(self, turn: int) -> None:
+        if turn != self.turn:
+            raise RuntimeError("this iterator's epoch was ended by a newer iterator of the same loader")
+
+    def deal(self) -> bool:
+        """Deals the next batch. False: there is none. Raises Broken where that is not known."""
         while True:
-            if turn != self.turn:
-                raise RuntimeError("this iterator's epoch was ended by a newer iterator of the same loader")
-            code = client.deal()
-            if code == raw.END:
-                return
-            if code == raw.WAIT:
-                if self._step.peers.broken:  # the rows do not come any more
-                    raise Broken(self._step.peers.broken)
-                self._step.read_rows()
-                continue
-            yield self._numbers() if self._dealing is None else self._places(self._dealing)
+            code = self._client.deal()
+            if code != raw.WAIT:
+                return code == raw.OK
+            if self._step.peers.broken:  # the rows do not come any more
+                raise Broken(self._step.peers.broken)
+            self._step.read_rows()
 
-    def _numbers(self) -> List[int]:
-        if self._step.costs is not None:
-            peers = self._step.peers
-            return self._step.costs.samples_of(self._client.dealt, self._client.shares(peers.size), peers.position)
-        samples = self._client.samples()
-        if self._draws is not None:
-            samples = self._draws.samples_of(self._client.dealt.epoch, samples)
-        # No batch can be empty. Twice the same sample, since batch norm needs two values; they are not counted.
-        return samples * 2 if self._client.dealt.padded else samples
+    def _dealt(self) -> Iterator[List[Any]]:
+        turn = self.start()
+        while self.deal():
+            yield self.items()
+            self.check_turn(turn)
 
-    def _places(self, dealing: Dealing) -> List[Any]:
+    def next_piece(self, turn: int) -> List[Any]:
+        """Raises StopIteration where none is leased; the next deal may change that."""
+        if turn != self.turn:
+            raise StopIteration
+        if self.stands_in:
+            self.stands_in = False
+        elif self._client.fetch() != raw.OK:
+            raise StopIteration
+        self.fetching.append(self._client.dealt.own)
+        return self.items()
+
+    def items(self) -> List[Any]:
+        """What was fetched or dealt last, for the data set."""
         dealt = self._client.dealt
-        dealing.completed(self._client.status().step)
-        return dealing.take(dealt.epoch, dealt.step, self._client.shares(self._step.peers.size))
+        if self._is_stream:
+            items: List[Any] = [(dealt.epoch, shard, item) for shard, first, last in self._client.ranges()
+                                for item in range(first, last)]
+        elif self._step.costs is not None:
+            peers = self._step.peers
+            return self._step.costs.samples_of(dealt, self._client.shares(peers.size), peers.position)
+        else:
+            items = self._client.samples()
+            if self._draws is not None:
+                items = self._draws.samples_of(dealt.epoch, items)
+        # No batch can be empty. Twice the same sample, since batch norm needs two values; they are not counted.
+        return items * 2 if dealt.own == 0 else items
+
+
+class _Fetching(Iterator[List[Any]]):
+    """Of one epoch. It may have nothing now and more later, which no generator can."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self._turn: Optional[int] = None
+
+    def __next__(self) -> List[Any]:
+        if self._turn is None:
+            self._turn = self._batches.start()
+        return self._batches.next_piece(self._turn)
 
 
 def _end_with_member() -> None:
@@ -196,6 +248,7 @@ class Loader(DataLoader[_Sample]):
         self._moved = False  # the group was formed anew: what was fetched is not dealt any more
         self.is_within_epoch = False  # one was begun, and its end has not been seen
         self.is_over = False  # the others have ended the training without this member
+        self._ahead = fetched_ahead(options)
         super().__init__(dataset, batch_sampler=batches, **options)
         vars(self)["sampler"] = batches.sampler  # DataLoader makes one that knows no set_epoch
 
@@ -224,7 +277,8 @@ class Loader(DataLoader[_Sample]):
     def __iter__(self) -> Any:
         check_accumulation()
         began = self._step.fetching()
-        return self._deliver(self._fetch(), began)
+        source = self._fetch()
+        return self._deliver(source, self._batches.turn, began)
 
     def _fetch(self) -> Iterator[Any]:
         """Torch's own iterator, which starts its workers where they do not live yet."""
@@ -235,7 +289,37 @@ class Loader(DataLoader[_Sample]):
         finally:
             self.worker_init_fn = given
 
-    def _deliver(self, source: Iterator[Any], began: Any) -> Iterator[Any]:
+    def _next(self, source: Any, turn: int, pieces: Pieces) -> Any:
+        """The next batch, dealt now, out of pieces. Raises StopIteration behind the last one."""
+        batches = self._batches
+        batches.check_turn(turn)
+        if not batches.deal():
+            if not batches.fetching:
+                next(source, None)  # it sees that nothing follows
+            raise StopIteration
+        own = self._client.dealt.own
+        batches.stands_in = own == 0
+        before = len(batches.fetching) if own == 0 else 0
+        self._keep_fetching(source)
+        while before > 0 or pieces.samples < own:
+            piece = next(source)
+            pieces.add(piece, batches.fetching.popleft())
+            self._keep_fetching(source)
+            before -= 1
+        if own > 0:
+            return pieces.take(own)
+        stand_in = next(source)
+        batches.fetching.popleft()
+        return stand_in
+
+    def _keep_fetching(self, source: Any) -> None:
+        """Torch's iterator asks for as many pieces as it has given, which may be too few once a deal has leased more."""
+        fetching, before = self._batches.fetching, -1
+        while before < len(fetching) < self._ahead:
+            before = len(fetching)
+            source._try_put_index()
+
+    def _deliver(self, source: Iterator[Any], turn: int, began: Any) -> Iterator[Any]:
         """Hands the batches on, and tells the run which one is with the training loop: each behind those that a framework
         has fetched before it and not trained on.
 
@@ -244,6 +328,7 @@ class Loader(DataLoader[_Sample]):
         step = self._step
         held = again = 0
         batch: Any = None
+        pieces = Pieces()
         self._in_epoch, self._moved = True, False
         self.is_within_epoch = True
         try:
@@ -254,15 +339,15 @@ class Loader(DataLoader[_Sample]):
                 if self._moved:
                     self._moved, self._batches.goes_on = False, True
                     del source  # before its workers' successors
-                    source = self._fetch()
-                    again = 0
+                    source, pieces, again = self._fetch(), Pieces(), 0
+                    turn = self._batches.turn
                 if self._is_dropped() and again < len(self):
                     again += 1
                     yield batch
                     began = step.fetching()
                     continue
                 try:
-                    batch = next(source)
+                    batch = self._next(source, turn, pieces) if self._batches.fetches else next(source)
                 except Broken:
                     continue
                 except StopIteration:

@@ -19,7 +19,6 @@ from .optimizer import Schedule
 from .peers import Broken, Peers
 from .sharded import Shards
 from .step import Step
-from .stream import Dealing
 
 _log = logging.getLogger("dynamix")
 
@@ -35,7 +34,6 @@ class Membership:
     _step: Optional[Step]
     _hook: Union[Hook, Shards, None]
     _loader: Optional[Loader[Any]]
-    _dealing: Optional[Dealing]
     _draws: Optional[Draws]
     _costs: Optional[Costs]
     _alignment: Optional[Alignment]
@@ -67,7 +65,7 @@ class Membership:
                 members.gather_members(everyone)
                 everyone = not alignment.align()
                 if everyone and all(members.present):
-                    for dealt in (self._dealing, self._draws, self._costs):
+                    for dealt in (self._draws, self._costs):
                         if dealt is not None:
                             dealt.agree(members)
                     alignment.rows = self._introduce(workload)

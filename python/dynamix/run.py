@@ -1,6 +1,7 @@
 """The run that `dynamix.join` returns."""
 from __future__ import annotations
 
+import ctypes
 import logging
 import operator
 import os
@@ -24,7 +25,7 @@ from .elastic import Members
 from .gradients import average, unwrapped, warn_of_rule, warn_of_times
 from .joined import gather
 from .leaving import close_at_exit
-from .loader import Batches, Loader, check, whole
+from .loader import Batches, Loader, check, fetched_ahead, whole
 from .membership import Membership
 from .memory import Guard, Loss, Weight
 from .optimizer import Round, Schedule, Swap, refuse_others, swap_optimizer, swap_scaler, warn_of_unknown_kind
@@ -32,7 +33,7 @@ from .peers import Broken, Peers
 from .sharded import Shards, parts_of
 from .status import Status, status_of
 from .step import Calls, Step
-from .stream import Dealing, Reader, Stream, lengths_of
+from .stream import Reader, Stream, identity_of, lengths_of
 
 _log = logging.getLogger("dynamix")
 _Sample = TypeVar("_Sample", covariant=True)
@@ -62,7 +63,6 @@ class Run(Membership):
         self._hosted: Optional[agents.Hosted] = None
         self._step: Optional[Step] = None
         self._loader: Optional[Loader[Any]] = None
-        self._dealing: Optional[Dealing] = None
         self._draws: Optional[Draws] = None
         self._costs: Optional[Costs] = None
         self._state: Optional[Dict[str, Any]] = None
@@ -157,6 +157,7 @@ class Run(Membership):
         if self._peers.elastic and fetch_ahead:
             raise NotImplementedError("an elastic run has a loop that fetches no batch ahead of training")
         source: Any = dataset
+        shards: Dict[str, Any] = {}  # of a stream
         if budget is not None or cost is not None:
             self._costs = costs = costs_of(source, budget, cost, seed, shuffle, grouped, batch_size != 1 or weights is not None, self._peers)
             batch_size, shuffle = costs.batch, False  # of the units; the line is shuffled
@@ -170,15 +171,14 @@ class Run(Membership):
         if isinstance(dataset, Stream):
             lengths = lengths_of(dataset, self._peers)
             source = Reader(dataset, lengths)
-            self._dealing = Dealing(dataset, lengths, self._peers, options.get("num_workers", 0), seed, shuffle)
-            if not self._peers.elastic:
-                self._dealing.agree(self._peers)
-            shuffle = False  # of the items; the dealing shuffles shards
+            shards = {"lengths": (ctypes.c_uint64 * len(lengths))(*lengths), "shards": len(lengths), "identity": identity_of(dataset),
+                      "lanes": options.get("num_workers", 0)}
         if weights is not None:
             shuffle = False  # draws come in no order
+        ahead = fetched_ahead(options) if self._costs is None else 0
         workload = raw.Workload(batch=batch_size, samples=len(source) if self._costs is None else self._costs.units, seed=seed, shuffle=shuffle,
                                 drop_last=drop_last, lowest_batch=lowest_batch or 0, highest_batch=highest_batch or 0,
-                                rule=raw.RULES[self._rule], **self._options)
+                                rule=raw.RULES[self._rule], ahead=ahead, **shards, **self._options)
         if self._agent is None:
             self._host(batch_size, lowest_batch or max(1, batch_size // 8), highest_batch or 4 * batch_size)
         assert self._client is not None
@@ -204,7 +204,7 @@ class Run(Membership):
         if fetch_ahead is None:
             self._step.calls = Calls()
             self._call_hook = self._called.register_forward_pre_hook(self._step.calls)
-        batches = Batches(self._client, self._step, self._dealing, len(source), self._draws)
+        batches = Batches(self._client, self._step, len(source), ahead > 0, bool(shards), self._draws)
         self._loader = Loader(source, batches, self._client, self._step, batch_size, fetch_ahead or 0, **options)
         return self._loader
 
@@ -469,9 +469,6 @@ class Run(Membership):
         client = self._ready().client
         words = torch.frombuffer(client.save(), dtype=torch.int64).clone()
         state = {"version": _STATE_VERSION, "words": words, "schedules": [schedule.steps for schedule in self._schedules]}
-        if self._dealing is not None:
-            self._dealing.completed(client.status().step)
-            state["stream"] = self._dealing.state()
         if self._draws is not None:
             state["weights"] = self._draws.state()
         if self._costs is not None:
@@ -505,8 +502,6 @@ class Run(Membership):
         """Goes on behind the last completed step with the members that are present."""
         assert self._client is not None
         self._client.regroup(present)
-        if self._dealing is not None:
-            self._dealing.regroup(self._client.status().step, present)
 
     def restore(self, state: Dict[str, Any], limits: Optional[Sequence[int]] = None) -> None:
         """Goes on from a state in the middle of a training: as a member of an elastic run that comes into it (`limits`: None), or
@@ -523,8 +518,6 @@ class Run(Membership):
         elif "cost" in state:
             raise ValueError("this state is of samples that were dealt by cost: give the same budget=... and cost=...")
         step.client.restore(words, limits or ())
-        if self._dealing is not None:
-            self._dealing.restore(state.get("stream"), comes_in=limits is None)
         step.progress = step.client.status().progress
         for schedule, steps in zip(self._schedules, state["schedules"]):
             schedule.steps = int(steps)

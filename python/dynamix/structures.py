@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_char_p, c_double, c_uint32, c_uint64
+from ctypes import POINTER, c_char_p, c_double, c_uint32, c_uint64
 
 ABI_VERSION = 1
 
@@ -10,6 +10,7 @@ OK, ERROR, END, WAIT = range(4)
 MEASURE, GATHER = 1, 2
 INTRODUCTION_COLUMNS = 24
 RULE_COLUMN = 10  # of an introduction, once the agent has said what None means
+LOADER_COLUMNS = 21  # and behind: of its data loader, which may be another one when a member comes back
 ROW_COLUMNS = 19
 SAMPLES_MAX = 2**31 - 1  # of an epoch
 
@@ -39,14 +40,15 @@ class Workload(Sized):
     _fields_ = [("size", c_uint32), ("batch", c_uint32), ("samples", c_uint64), ("seed", c_uint64),
                 ("lowest_batch", c_uint32), ("highest_batch", c_uint32), ("shuffle", c_uint32), ("drop_last", c_uint32),
                 ("rule", c_uint32), ("adaptive", c_uint32), ("noise_interval", c_uint32), ("window_steps", c_uint32),
-                ("balance", c_uint32), ("reserved", c_uint32)]
+                ("balance", c_uint32), ("ahead", c_uint32), ("lengths", POINTER(c_uint64)), ("shards", c_uint64),
+                ("identity", c_uint64), ("lanes", c_uint32), ("reserved", c_uint32)]
 
 
 class Deal(Sized):
-    """One step's samples."""
+    """One step's samples, or what one fetch gives."""
 
     _fields_ = [("size", c_uint32), ("own", c_uint32), ("step", c_uint64), ("epoch", c_uint64), ("total", c_uint64),
-                ("first", c_uint64), ("ends_epoch", c_uint32), ("padded", c_uint32)]
+                ("first", c_uint64), ("ends_epoch", c_uint32), ("padded", c_uint32), ("ranges", c_uint32), ("lane", c_uint32)]
     own: int
     step: int
     epoch: int
@@ -54,6 +56,8 @@ class Deal(Sized):
     first: int
     ends_epoch: int
     padded: int
+    ranges: int
+    lane: int
 
 
 class StepRate(Sized):

@@ -1,6 +1,6 @@
 """Every item of a stream is dealt exactly once an epoch, whoever leases which shard, and read in its shard's order."""
 import collections
-import copy
+import ctypes
 import io
 import os
 import random
@@ -15,7 +15,7 @@ import torch
 import dynamix
 from dynamix import structures as raw
 from dynamix.client import Client
-from dynamix.stream import Dealing, Leases, Reader
+from dynamix.stream import Reader
 
 LENGTHS = [17, 0, 5, 40, 1, 23, 30]
 ITEMS = sum(LENGTHS)
@@ -31,90 +31,84 @@ ALL = collections.Counter(1000 * shard + item for shard, length in enumerate(LEN
 
 
 class Members:
-    """The members of a run in one process: each with a client, a dealing and a loader that fetches so far ahead. Of those
-    that go on from a state some may be absent."""
+    """The members of a run in one process: each with a client, and a loader that fetches ahead of what is dealt, or deals
+    ahead. Of those that go on from a state some may be absent."""
 
-    elastic = False
-
-    def __init__(self, source, lengths, words=None, state=None, lanes=None):
+    def __init__(self, source, lengths, words=None, lanes=None, fetches=None):
         self.random = source
-        self.lengths = lengths
-        self.position, self.size = 0, source.randint(1, 4)
-        self.lanes = lanes or [source.randint(1, 4) for _ in range(self.size)]
+        self.lanes = lanes or [source.randint(1, 4) for _ in range(source.randint(1, 4))]
         self.size = len(self.lanes)
         self.ahead = [source.randint(0, 5) for _ in range(self.size)]
+        self.fetches = fetches or [source.random() < 0.5 for _ in range(self.size)]
         self.clients = [Client(position, self.size) for position in range(self.size)]
         rows = torch.zeros((self.size, raw.INTRODUCTION_COLUMNS), dtype=torch.int64)
-        for client, row in zip(self.clients, rows):
-            client.introduce(raw.Workload(batch=source.randint(1, 12), samples=sum(lengths), seed=3, shuffle=False,
-                                          window_steps=4), row.data_ptr())
+        for position, client in enumerate(self.clients):
+            client.introduce(raw.Workload(batch=source.randint(1, 12), samples=sum(lengths), seed=3, shuffle=True, window_steps=4,
+                                          ahead=max(1, self.ahead[position]) * self.fetches[position], shards=len(lengths),
+                                          lengths=(ctypes.c_uint64 * len(lengths))(*lengths), lanes=self.lanes[position]),
+                             rows[position].data_ptr())
         for client in self.clients:
             client.begin(rows.data_ptr())
-        stream = dynamix.Stream(range(len(lengths)), range, lengths)
-        self.dealings = []
-        for self.position in range(self.size):
-            self.dealings.append(Dealing(stream, lengths, self, 0, 7, True))
-        for client, dealing in zip(self.clients, self.dealings):
-            dealing.agree(self)
             if words is not None:
                 client.restore(bytearray(words))
-                dealing.restore(state)
         self.here = list(range(self.size))
         if words is not None:
             self.here = sorted(source.sample(self.here, source.randint(1, self.size)))
-            present = [position in self.here for position in range(self.size)]
             for position in self.here:
-                self.clients[position].regroup(present)
-                self.dealings[position].regroup(self.clients[position].status().step, present)
-            for members in (self.clients, self.dealings, self.ahead):
-                members[:] = [members[position] for position in self.here]
-
-    def gather_objects(self, own):
-        return [(lanes, *own[1:]) for lanes in self.lanes]
+                self.clients[position].regroup([each in self.here for each in range(self.size)])
 
     def start_epoch(self):
-        self.waiting = [collections.deque() for _ in self.clients]
-        for client, dealing in zip(self.clients, self.dealings):
-            client.start_epoch()
-            now = client.status()
-            dealing.start(now.epoch, now.cursor, now.step)
+        self.waiting = [collections.deque() for _ in self.clients]  # batches that were dealt, or places that were fetched
+        for position in self.here:
+            self.clients[position].start_epoch()
+
+    def places(self, client):
+        return [(client.dealt.epoch, shard, item) for shard, first, last in client.ranges() for item in range(first, last)]
+
+    def batch(self, position):
+        """This member's next batch; None behind the epoch's last."""
+        client, waiting = self.clients[position], self.waiting[position]
+        if not self.fetches[position]:
+            while len(waiting) <= self.random.randint(0, self.ahead[position]) and client.deal() == raw.OK:
+                places = self.places(client)
+                assert client.dealt.padded or len(places) == client.dealt.own
+                waiting.append([] if client.dealt.padded else places)
+            return waiting.popleft() if waiting else None
+        if client.deal() != raw.OK:
+            return None
+        own = client.dealt.own
+        while (len(waiting) < own or self.random.random() < 0.5) and client.fetch() == raw.OK:
+            waiting.extend(self.places(client))
+        return [waiting.popleft() for _ in range(own)]
 
     def step(self):
         """The items of each member's next step; None behind the epoch's last."""
-        for client, dealing, waiting, ahead in zip(self.clients, self.dealings, self.waiting, self.ahead):
-            while len(waiting) <= self.random.randint(0, ahead) and client.deal() == raw.OK:
-                dealt = client.dealt
-                dealing.completed(client.status().step)
-                places = dealing.take(dealt.epoch, dealt.step, client.shares(self.size))
-                waiting.append([] if dealt.padded else places)
-                assert dealt.padded or len(places) == dealt.own
-        if not self.waiting[0]:
-            assert not any(self.waiting)
+        taken = [self.batch(position) for position in self.here]
+        if None in taken:
+            assert taken == [None] * len(taken)
             return None
-        taken = [waiting.popleft() for waiting in self.waiting]
+        self.complete()
+        return taken
+
+    def complete(self):
+        clients = [self.clients[position] for position in self.here]
         rows = torch.zeros((self.size, raw.ROW_COLUMNS), dtype=torch.int64)
-        for client, position in zip(self.clients, self.here):
+        for client, position in zip(clients, self.here):
             client.deliver()
             if self.random.random() < 0.05:
                 client.limit_batch(self.random.randint(1, 12))
             if client.due() & raw.GATHER:
                 client.write_row(0.0, rows[position].data_ptr())
-        for client in self.clients:
+        for client in clients:
             if client.due() & raw.GATHER:
                 client.read_rows(rows.data_ptr())
             client.rate(0.0)
             client.complete(raw.StepTimes())
-        return taken
 
     def save(self):
-        saved = []
-        for client, dealing in zip(self.clients, self.dealings):
-            dealing.completed(client.status().step)
-            saved.append((bytes(client.save()), dealing.state()))
-        words, state = saved[0]
-        for other, theirs in saved[1:]:
-            assert other == words and torch.equal(theirs["ranges"], state["ranges"]), "the members' states differ"
-        return words, copy.deepcopy(state)
+        saved = {bytes(self.clients[position].save()) for position in self.here}
+        assert len(saved) == 1, "the members' states differ"
+        return saved.pop()
 
     def close(self):
         for client in self.clients:
@@ -140,9 +134,9 @@ class FuzzedStreams(unittest.TestCase):
                     break
                 used.update(place for places in taken for place in places)
                 if source.random() < 0.05 and sum(used.values()) < sum(lengths):
-                    words, state = members.save()
+                    words = members.save()
                     members.close()  # the next may be more or fewer, with other loaders
-                    members = Members(source, lengths, words, state, members.lanes if source.random() < 0.5 else None)
+                    members = Members(source, lengths, words, members.lanes if source.random() < 0.5 else None)
                     members.start_epoch()
             self.assertEqual(used, collections.Counter((epoch, shard, item) for shard, length in enumerate(lengths)
                                                        for item in range(length)))
@@ -151,15 +145,18 @@ class FuzzedStreams(unittest.TestCase):
     def test_are_read_with_little_that_is_read_in_vain(self):
         """Two members with two loader workers each: what their readers read against what they give."""
         lengths = [200] * 40
-        leases, opened = Leases([(shard, 0, 200) for shard in range(40)], [2, 2]), 0
-        position = {}
-        while leases.left:
-            lane = leases._turn % 2
-            for member, ranges in enumerate(leases.take([min(16, leases.left // 2)] * 2 if leases.left > 1 else [1, 0])):
-                for shard, first, last in ranges:
-                    at_shard, at = position.get((member, lane), (None, 0))
-                    opened += last - (at if at_shard == shard and at <= first else 0)
-                    position[member, lane] = (shard, last)
+        members, position, opened = Members(random.Random(1), lengths, lanes=[2, 2], fetches=[True, True]), {}, 0
+        members.start_epoch()
+        while True:
+            for member, client in enumerate(members.clients):
+                while client.fetch() == raw.OK:
+                    for shard, first, last in client.ranges():
+                        at_shard, at = position.get((member, client.dealt.lane), (None, 0))
+                        opened += last - (at if at_shard == shard and at <= first else 0)
+                        position[member, client.dealt.lane] = (shard, last)
+            if [client.deal() for client in members.clients] != [raw.OK] * 2:
+                break
+            members.complete()
         self.assertLess(opened, 1.15 * sum(lengths))
 
 
@@ -349,7 +346,7 @@ class Refusals(unittest.TestCase):
         state = run.state_dict()
         run.close()
         run, _, _ = join(4, dynamix.Stream([3, 2], read))
-        self.assertRaisesRegex(ValueError, "other shards", run.load_state_dict, state)
+        self.assertRaisesRegex(dynamix.DynamixError, "other shards", run.load_state_dict, state)
         run.close()
 
     def test_of_reading_back(self):

@@ -5,20 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <memory>
 #include <numeric>
 #include <set>
 
 namespace dynamix::client {
 namespace {
-
-std::vector<std::uint32_t> random_batches(splitmix64& random, std::size_t world) {
-  std::vector<std::uint32_t> batches(world);
-  for (auto& batch : batches)
-    batch = random.below(4) == 0 ? 0 : 1 + random.below(96);
-  if (std::ranges::all_of(batches, [](auto batch) { return batch == 0; }))
-    batches[random.below(static_cast<std::uint32_t>(world))] = 1;
-  return batches;
-}
 
 TEST(StepSeed, DiffersForEverySeedStepAndRank) {
   std::set<std::uint64_t> seen;
@@ -29,100 +22,46 @@ TEST(StepSeed, DiffersForEverySeedStepAndRank) {
   EXPECT_EQ(seen.size(), 4U * 100 * 8);
 }
 
-TEST(Sampler, UsesEverySampleOnceAnEpochUnder200RandomSchedules) {
-  splitmix64 random(11);
-  for (int schedule = 0; schedule < 200; ++schedule) {
-    const std::uint64_t samples = 1 + random.below(3000);
-    const std::size_t world = 1 + random.below(8);
-    sampler dealer(random.next(), samples);
-    for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
-      std::vector<int> used(samples, 0);
-      for (bool ended = false; !ended;) {
-        const auto batches = random_batches(random, world);
-        const auto dealt = dealer.deal(batches);
-        ASSERT_EQ(dealt.epoch, epoch);
-        ASSERT_EQ(dealt.ranges.size(), world);
-        for (std::size_t rank = 0; rank < world; ++rank) {
-          ASSERT_LE(dealt.ranges[rank].count, batches[rank]);
-          if (!dealt.ends_epoch) {
-            ASSERT_EQ(dealt.ranges[rank].count, batches[rank]);
-          }
-          for (const auto sample : dealer.samples_of(dealt.ranges[rank]))
-            ++used.at(sample);
-        }
-        ended = dealt.ends_epoch;
-      }
-      ASSERT_TRUE(std::ranges::all_of(used, [](int times) { return times == 1; })) << "schedule " << schedule;
-      ASSERT_EQ(dealer.position(), (sampler_position{epoch + 1, 0}));
-    }
-  }
+TEST(Sampler, ShufflesEachEpochAndSeedDifferentlyAndEachTimeAlike) {
+  const auto numbers = [](std::uint64_t seed, std::uint64_t epoch) {
+    sampler order(seed, {500});
+    return order.numbers_of(epoch, order.items_of(epoch));
+  };
+  auto first = numbers(1, 0);
+  EXPECT_EQ(first, numbers(1, 0));
+  EXPECT_NE(first, numbers(1, 1));
+  EXPECT_NE(first, numbers(2, 0));
+  std::vector<std::uint32_t> sorted(500);
+  std::iota(sorted.begin(), sorted.end(), 0U);
+  EXPECT_NE(first, sorted);
+  std::ranges::sort(first);
+  EXPECT_EQ(first, sorted);
 }
 
 TEST(Sampler, KeepsTheOrderOfTheSamplesUnlessAsked) {
-  sampler dealer(1, 100, false);
-  for (std::uint32_t next = 0; next < 200;) {
-    const auto dealt = dealer.deal(std::vector<std::uint32_t>{7, 3});
-    for (const auto range : dealt.ranges)
-      for (const auto sample : dealer.samples_of(range))
-        ASSERT_EQ(sample, next++ % 100);
+  sampler order(1, {100}, false);
+  EXPECT_EQ(order.items_of(3, 40), (std::vector<item_range>{{0, 40, 100}}));
+  EXPECT_EQ(order.numbers_of(3, std::vector<item_range>{{0, 41, 43}, {0, 7, 8}}),
+            (std::vector<std::uint32_t>{41, 42, 7}));
+}
+
+TEST(Sampler, ShufflesTheShardsOfAStreamAndLeavesOutEmptyOnes) {
+  const std::vector<std::uint64_t> lengths{0, 3, 0, 5, 7, 1};
+  sampler ordered(1, lengths, false, true);
+  EXPECT_EQ(ordered.items_of(0), (std::vector<item_range>{{1, 0, 3}, {3, 0, 5}, {4, 0, 7}, {5, 0, 1}}));
+  EXPECT_EQ(ordered.stand_in(), (item_range{1, 0, 1}));
+  sampler shuffled(1, lengths, true, true);
+  std::set<std::vector<std::uint64_t>> orders;
+  for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
+    std::vector<std::uint64_t> shards;
+    for (const auto& range : shuffled.items_of(epoch)) {
+      EXPECT_EQ(range.size(), lengths[range.shard]);
+      shards.push_back(range.shard);
+    }
+    EXPECT_EQ(shards.size(), 4U);
+    orders.insert(shards);
   }
-}
-
-TEST(Sampler, SplitsTheEndOfAnEpochInProportion) {
-  sampler dealer(1, 105);
-  const std::vector<std::uint32_t> batches{50, 25, 25};
-  EXPECT_FALSE(dealer.deal(batches).ends_epoch);
-  const auto last = dealer.deal(batches);
-  EXPECT_TRUE(last.ends_epoch);
-  EXPECT_EQ(last.samples, 5U);
-  EXPECT_EQ(last.ranges, (std::vector<index_range>{{100, 3}, {103, 1}, {104, 1}}));
-}
-
-TEST(Sampler, DealsNothingAndStaysWhenNobodyAsks) {
-  sampler dealer(1, 10);
-  dealer.deal(std::vector<std::uint32_t>{4});
-  const auto nothing = dealer.deal(std::vector<std::uint32_t>{0, 0});
-  EXPECT_EQ(nothing.samples, 0U);
-  EXPECT_FALSE(nothing.ends_epoch);
-  EXPECT_EQ(dealer.position(), (sampler_position{0, 4}));
-}
-
-TEST(Sampler, ResumesInMidEpochWithExactlyTheSamplesThatFollow) {
-  const std::vector<std::uint32_t> batches{7, 0, 13, 5};
-  sampler whole(99, 1000);
-  for (int step = 0; step < 55; ++step)
-    whole.deal(batches);
-  sampler resumed(99, 1000);
-  ASSERT_TRUE(resumed.restore(whole.position()));
-  ASSERT_EQ(resumed.position(), (sampler_position{1, 375}));
-  for (int step = 0; step < 100; ++step) {
-    const auto expected = whole.deal(batches);
-    const auto dealt = resumed.deal(batches);
-    ASSERT_EQ(dealt.ranges, expected.ranges);
-    for (std::size_t rank = 0; rank < batches.size(); ++rank)
-      ASSERT_TRUE(std::ranges::equal(resumed.samples_of(dealt.ranges[rank]), whole.samples_of(expected.ranges[rank])));
-  }
-}
-
-TEST(Sampler, RefusesAPositionOutsideAnEpoch) {
-  sampler dealer(1, 10);
-  dealer.deal(std::vector<std::uint32_t>{4});
-  EXPECT_FALSE(dealer.restore({0, 10}));
-  EXPECT_EQ(dealer.position(), (sampler_position{0, 4}));
-}
-
-TEST(Sampler, ShufflesEachEpochAndSeedDifferently) {
-  const auto first_epoch = [](std::uint64_t seed, std::uint64_t epoch) {
-    sampler dealer(seed, 500);
-    dealer.restore({epoch, 0});
-    const auto samples = dealer.samples_of({0, 500});
-    return std::vector<std::uint32_t>(samples.begin(), samples.end());
-  };
-  std::vector<std::uint32_t> sorted(500);
-  std::iota(sorted.begin(), sorted.end(), 0U);
-  EXPECT_NE(first_epoch(1, 0), sorted);
-  EXPECT_NE(first_epoch(1, 0), first_epoch(1, 1));
-  EXPECT_NE(first_epoch(1, 0), first_epoch(2, 0));
+  EXPECT_GT(orders.size(), 5U);
 }
 
 TEST(Lockstep, KnowsTheNextSamplesWhereNoBatchSizeChanges) {
@@ -146,11 +85,12 @@ TEST(Lockstep, KnowsTheNextSamplesWhereNoBatchSizeChanges) {
     std::vector<std::uint32_t> likely;
     dealt_step dealt;
     for (int step = 0; steps.deal(dealt) == deal_verdict::dealt; ++step) {
-      const auto own = steps.samples().first(dealt.own.count);
+      const auto numbers = steps.samples();
+      const auto own = std::span(numbers).first(dealt.own);
       if (step > 0) {
         EXPECT_EQ(std::ranges::equal(own, likely), step != 4) << step;
       }
-      likely.assign(steps.likely_samples().begin(), steps.likely_samples().end());
+      likely = steps.likely_samples();
       EXPECT_EQ(likely.empty(), dealt.ends_epoch);
       steps.deliver();
       if (step == 3)
@@ -184,6 +124,37 @@ TEST(Lockstep, TakesNoBatchOfADecisionWhereMembersChooseTheGlobalBatch) {
     EXPECT_EQ(steps.newest_batches().batches,
               (chosen ? std::vector<std::uint32_t>{16, 16} : std::vector<std::uint32_t>{40, 20}));
   }
+}
+
+TEST(Lockstep, MeasuresTheNoiseOfWhatWasDeliveredWhenTheRowWasWritten) {
+  const std::vector<member_batch> two(2, {.initial = 8});
+  std::vector<std::unique_ptr<lockstep>> steps;
+  for (std::uint32_t member = 0; member < 2; ++member) {
+    steps.push_back(
+        std::make_unique<lockstep>(lockstep_options{.position = member, .members = two, .samples = 1000, .seed = 7}));
+    steps[member]->start_epoch();
+    dealt_step dealt;
+    for (int i = 0; i < 18; ++i) // a loader has fetched ahead
+      ASSERT_EQ(steps[member]->deal(dealt), deal_verdict::dealt);
+  }
+  for (int i = 0; i < 9; ++i) { // of two passes a step the first is measured, in the fourth step nothing is
+    const bool measured = i != 3;
+    std::vector<step_row> rows;
+    for (auto& each : steps) {
+      each->deliver();
+      rows.push_back(each->write_row({}, session::step_request::none, 8, measured ? 3 : NAN));
+      each->deliver();
+    }
+    session::agreement agreed;
+    for (auto& each : steps) {
+      ASSERT_EQ(each->read_rows(rows, agreed), "");
+      each->rate(measured ? 2 : 0);
+      each->complete(false);
+    }
+  }
+  EXPECT_TRUE(steps[0]->noise().valid);
+  EXPECT_NEAR(steps[0]->noise().noise_scale, 32, 1e-9);
+  EXPECT_EQ(steps[0]->noise_averages().state().steps, 8U);
 }
 
 } // namespace

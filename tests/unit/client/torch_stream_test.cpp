@@ -43,14 +43,12 @@ struct plan {
   std::size_t steps = 1000;                         ///< at most
   int epochs = 2;
   std::uint32_t limit = 0; ///< of the first member's batch, from its second step on; 0: none
-  std::vector<std::uint64_t> run_state = {};
-  std::vector<std::uint64_t> stream_state = {};
+  std::vector<std::uint64_t> state = {};
 };
 
 struct trained {
   std::vector<std::vector<std::vector<std::int64_t>>> epochs; ///< the names of each step's items
-  std::vector<std::uint64_t> run_state;
-  std::vector<std::uint64_t> stream_state;
+  std::vector<std::uint64_t> state;
 };
 
 trained train(const plan& how, std::size_t rank, const c10::intrusive_ptr<c10d::HashStore>& store) {
@@ -64,14 +62,14 @@ trained train(const plan& how, std::size_t rank, const c10::intrusive_ptr<c10d::
   torch::nn::Linear model(1, 1);
   model->to(torch::kFloat64);
   torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.01));
-  auto run = join(model->parameters(), optimizer,
-                  {.batch = how.batches[rank], .samples = data.items(), .shuffle = false, .agent = ""}, group);
-  if (!how.run_state.empty())
-    run.restore(how.run_state);
-  auto loader = torch::data::make_data_loader(
-      data.map(torch::data::transforms::Stack<>()),
-      data.sampler(run, {.readers = how.readers[rank], .seed = 3, .from = how.stream_state}),
-      torch::data::DataLoaderOptions().workers(how.readers[rank]));
+  auto run =
+      join(model->parameters(), optimizer,
+           {.batch = how.batches[rank], .shards = data.shards(), .readers = how.readers[rank], .seed = 3, .agent = ""},
+           group);
+  if (!how.state.empty())
+    run.restore(how.state);
+  auto loader = torch::data::make_data_loader(data.map(torch::data::transforms::Stack<>()), data.sampler(run),
+                                              torch::data::DataLoaderOptions().workers(how.readers[rank]));
   trained result;
   std::size_t steps = 0;
   for (int epoch = 0; epoch < how.epochs && steps < how.steps; ++epoch) {
@@ -88,8 +86,7 @@ trained train(const plan& how, std::size_t rank, const c10::intrusive_ptr<c10d::
         break;
     }
   }
-  result.run_state = run.state();
-  result.stream_state = data.state();
+  result.state = run.state();
   return result;
 }
 
@@ -142,10 +139,9 @@ TEST(TorchStream, GoesOnFromAStateWithTheItemsThatFollow) {
     EXPECT_NE(whole[0].epochs[0], whole[0].epochs[1]) << "the shards were not shuffled";
     how.steps = before;
     const auto first = train_ranks(how);
-    EXPECT_EQ(first[0].stream_state, first[1].stream_state);
+    EXPECT_EQ(first[0].state, first[1].state);
     how.steps = 1000;
-    how.run_state = first[0].run_state;
-    how.stream_state = first[0].stream_state;
+    how.state = first[0].state;
     const auto second = train_ranks(how);
     for (std::size_t rank = 0; rank < members; ++rank) {
       const auto& steps = whole[rank].epochs[0];
@@ -158,7 +154,7 @@ TEST(TorchStream, GoesOnFromAStateWithTheItemsThatFollow) {
 TEST(TorchStream, DealsTheRestOnceToOtherReadersThanThoseOfTheState) {
   plan how{.readers = {2, 1}, .steps = 3};
   const auto first = train_ranks(how);
-  how = {.readers = {0, 3}, .epochs = 1, .run_state = first[0].run_state, .stream_state = first[0].stream_state};
+  how = {.readers = {0, 3}, .epochs = 1, .state = first[0].state};
   const auto second = train_ranks(how);
   auto seen = count(first, 0);
   for (const auto& [name, times] : count(second, 0))
@@ -168,17 +164,18 @@ TEST(TorchStream, DealsTheRestOnceToOtherReadersThanThoseOfTheState) {
     EXPECT_EQ(times, 1) << "item " << name;
 }
 
-/// What one process says of a stream that it trains on.
+/// What one process says of a stream that it trains on, joined with other shards or restored from another state.
 template <class Stream>
-std::string problem_of(Stream data, stream_options options = {}, bool shuffle = false, std::uint64_t more = 0) {
+std::string problem_of(Stream data, std::optional<stream_shards> shards = {}, std::vector<std::uint64_t> state = {}) {
   torch::nn::Linear model(1, 1);
   model->to(torch::kFloat64);
   torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.01));
-  auto run = join(model->parameters(), optimizer,
-                  {.batch = 8, .samples = data.items() + more, .shuffle = shuffle, .agent = ""});
   try {
-    auto loader = torch::data::make_data_loader(data.map(torch::data::transforms::Stack<>()),
-                                                data.sampler(run, std::move(options)),
+    auto run = join(model->parameters(), optimizer,
+                    {.batch = 8, .shards = shards ? *shards : data.shards(), .seed = 3, .agent = ""});
+    if (!state.empty())
+      run.restore(state);
+    auto loader = torch::data::make_data_loader(data.map(torch::data::transforms::Stack<>()), data.sampler(run),
                                                 torch::data::DataLoaderOptions().workers(0));
     for (auto& batch : *loader) {
       optimizer.zero_grad();
@@ -205,49 +202,21 @@ TEST(TorchStream, TellsWhichShardDoesNotHaveTheItemsThatItWasGiven) {
   EXPECT_THROW(make_stream(shards, open, {1, 2}), error);
 }
 
-TEST(TorchStream, RefusesARunThatDealsOtherSamples) {
+TEST(TorchStream, RefusesARunThatDealsOtherShards) {
   const auto data = make_stream(numbers(lengths.size()), open, lengths);
-  EXPECT_NE(problem_of(data, {}, true).find("join with .shuffle = false"), std::string::npos);
-  EXPECT_NE(problem_of(data, {}, false, 1).find("joined with .samples = 117"), std::string::npos);
+  auto others = data.shards();
+  ++others.identity;
+  EXPECT_NE(problem_of(data, others).find("join with .shards = data.shards()"), std::string::npos);
+  EXPECT_NE(problem_of(data, stream_shards{}).find("an epoch of 0 samples"), std::string::npos);
 }
 
-TEST(TorchStream, RefusesStatesThatAreNotItsOwn) {
-  const auto state = train_ranks({.steps = 1})[0].stream_state;
-  const auto data = make_stream(numbers(lengths.size()), open, lengths);
-  EXPECT_NE(problem_of(data, {.from = {1, 2}}).find("of other shards"), std::string::npos);
+TEST(TorchStream, RefusesStatesOfOtherShards) {
+  const auto state = train_ranks({.steps = 1})[0].state;
+  EXPECT_EQ(problem_of(make_stream(numbers(lengths.size()), open, lengths), {}, state), "");
   auto other = lengths;
   std::swap(other[0], other[2]);
-  EXPECT_NE(problem_of(make_stream(numbers(lengths.size()), open, other), {.from = state}).find("of other shards"),
+  EXPECT_NE(problem_of(make_stream(numbers(lengths.size()), open, other), {}, state).find("of other shards"),
             std::string::npos);
-  auto damaged = state;
-  damaged.back() = 1000;
-  EXPECT_NE(problem_of(data, {.from = damaged}).find("damaged"), std::string::npos);
-  auto many = state;
-  many[2] = std::uint64_t{1} << 63U;
-  EXPECT_NE(problem_of(data, {.from = many}).find("of other shards"), std::string::npos);
-}
-
-TEST(TorchStream, RefusesDifferentStatesOnAllMembers) {
-  const auto state = train_ranks({.steps = 1})[0].stream_state;
-  auto damaged = state;
-  damaged.back() = 1000;
-  for (const auto& of_second : {damaged, std::vector<std::uint64_t>{}}) {
-    auto store = c10::make_intrusive<c10d::HashStore>();
-    std::array<std::string, members> said;
-    std::vector<std::thread> ranks;
-    for (std::size_t rank = 0; rank < members; ++rank)
-      ranks.emplace_back([&, rank] {
-        try {
-          train({.stream_state = rank == 1 ? of_second : state}, rank, store);
-        } catch (const error& problem) {
-          said[rank] = problem.what();
-        }
-      });
-    for (auto& rank : ranks)
-      rank.join();
-    for (const auto& text : said)
-      EXPECT_NE(text.find("different states of the stream"), std::string::npos) << text;
-  }
 }
 
 TEST(TorchStream, CannotCountShardsThatCannotBeRead) {

@@ -1,0 +1,84 @@
+"""Batches of any size, of what the workers of a DataLoader have fetched and collated ahead.
+
+A worker collates what a batch has when it is fetched: a piece. As long as batch sizes stay, pieces are the batches, and are
+handed on as they are. Where a batch size has changed, batches are cut out of pieces: a part of one is a view, and what has to be
+joined is copied once, until the pieces are batches again.
+"""
+from __future__ import annotations
+
+import collections
+import copy
+from typing import Any, Callable, Deque, List, Mapping, MutableMapping, Sequence, Tuple
+
+import torch
+
+#: Makes one value of those that lie at the same place in several pieces: tensors whose rows are samples, or lists of texts.
+Leaf = Callable[[Sequence[Any]], Any]
+
+
+def _walk(values: Sequence[Any], leaf: Leaf) -> Any:
+    """Of what torch's default_collate gives, in its order of cases."""
+    first = values[0]
+    if isinstance(first, torch.Tensor):
+        return leaf(values)
+    if isinstance(first, Mapping):
+        made = {key: _walk([value[key] for value in values], leaf) for key in first}
+        if not isinstance(first, MutableMapping):
+            return made
+        copied = copy.copy(first)
+        copied.update(made)
+        return copied
+    if not isinstance(first, (list, tuple)):
+        raise TypeError(f"a batch has a {type(first).__name__}, whose samples dynamix cannot tell apart: pass run.loader() a "
+                        "collate_fn of your own, whose batches are used as they are")
+    if first and isinstance(first[0], (str, bytes)):  # collated fields are no texts
+        return leaf(values)
+    items = [_walk(fields, leaf) for fields in zip(*values)]
+    return type(first)(*items) if hasattr(first, "_fields") else type(first)(items)
+
+
+def part_of(piece: Any, first: int, last: int) -> Any:
+    """Samples first to last - 1, which share the piece's memory."""
+    return _walk([piece], lambda values: values[0][first:last])
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """The samples of all parts, in memory that is pinned where theirs is."""
+    return _walk(parts, _joined)
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    first = values[0]
+    if not isinstance(first, torch.Tensor):
+        return type(first)(text for value in values for text in value)
+    if not first.is_pinned():
+        return torch.cat(list(values))
+    rows = sum(len(value) for value in values)
+    return torch.cat(list(values), out=torch.empty((rows, *first.shape[1:]), dtype=first.dtype, pin_memory=True))
+
+
+class Pieces:
+    """What was fetched and is not used, in the order of use."""
+
+    def __init__(self) -> None:
+        self._pieces: Deque[Tuple[Any, int, int]] = collections.deque()  # (piece, first unused sample, samples)
+        self.samples = 0
+
+    def add(self, piece: Any, samples: int) -> None:
+        """Raises TypeError for what cannot be cut."""
+        part_of(piece, 0, samples)
+        self._pieces.append((piece, 0, samples))
+        self.samples += samples
+
+    def take(self, samples: int) -> Any:
+        """The batch of the next `samples` of them, at least one."""
+        self.samples -= samples
+        parts: List[Any] = []
+        while samples:
+            piece, first, last = self._pieces.popleft()
+            end = min(last, first + samples)
+            samples -= end - first
+            if end < last:
+                self._pieces.appendleft((piece, end, last))
+            parts.append(piece if end - first == last and first == 0 else part_of(piece, first, end))
+        return parts[0] if len(parts) == 1 else joined(parts)
