@@ -10,8 +10,9 @@ std::uint64_t planned_batches::total() const {
   return std::accumulate(batches.begin(), batches.end(), std::uint64_t{0});
 }
 
-batch_plan::batch_plan(std::vector<std::uint32_t> batches, messages::decision_key key) {
-  entries_.push_back({.key = key, .batches = std::move(batches)});
+batch_plan::batch_plan(std::vector<std::uint32_t> batches, std::vector<std::uint32_t> limits,
+                       messages::decision_key key) {
+  entries_.push_back({.key = key, .batches = std::move(batches), .limits = std::move(limits)});
 }
 
 const planned_batches& batch_plan::at(std::uint64_t step) const {

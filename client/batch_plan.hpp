@@ -14,6 +14,7 @@ struct planned_batches {
   std::uint64_t agreed_step = 0; ///< during which the members agreed on them
   messages::decision_key key;    ///< of the decision behind them; {0, 0}: none
   std::vector<std::uint32_t> batches;
+  std::vector<std::uint32_t> limits; ///< the largest that members can hold
 
   std::uint64_t total() const;
 };
@@ -23,7 +24,7 @@ struct planned_batches {
 class batch_plan {
 public:
   /// From step 0 on.
-  explicit batch_plan(std::vector<std::uint32_t> batches, messages::decision_key key = {});
+  batch_plan(std::vector<std::uint32_t> batches, std::vector<std::uint32_t> limits, messages::decision_key key = {});
 
   const planned_batches& at(std::uint64_t step) const;
   const planned_batches& newest() const { return entries_.back(); }

@@ -114,7 +114,6 @@ std::string fit_together(std::span<const introduction> all, std::uint32_t positi
         "smaller batches, or no drop_last",
         all[0].samples, total);
   begun.position = position;
-  begun.fetches = all[position].ahead > 0;
   begun.samples = all[0].samples;
   begun.shards = std::move(lengths);
   begun.identity = all[0].shards;

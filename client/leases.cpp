@@ -140,23 +140,51 @@ item_range leases::next_range(std::uint64_t wanted) {
   return {longest->shard, middle, std::exchange(longest->last, middle)};
 }
 
-used_items leases::use(std::span<const std::uint32_t> batches) {
+/// Of a step for which somebody has less than its batch, or where nothing is left to be leased.
+std::vector<std::uint64_t> leases::last_shares(std::span<const std::uint32_t> batches,
+                                               std::span<const std::uint32_t> limits) const {
+  const auto batch = std::accumulate(batches.begin(), batches.end(), std::uint64_t{0});
+  const auto total = std::min(batch, left_);
+  const auto steps = batch == 0 ? 0 : (left_ + batch - 1) / batch;
+  std::vector<std::uint64_t> shares(batches.size());
+  std::uint64_t sum = 0;
+  bool suits = true; // everybody comes to its end by its batches
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    shares[i] = std::min<std::uint64_t>(batches[i], members_[i].items);
+    suits = suits && members_[i].items <= steps * batches[i];
+    sum += shares[i];
+  }
+  if (suits && sum == total)
+    return shares;
+  std::vector<std::uint32_t> items;
+  for (const auto& member : members_)
+    items.push_back(static_cast<std::uint32_t>(member.items));
+  shares = split_in_proportion(std::max<std::uint64_t>(total, 1), items);
+  std::vector<std::uint32_t> room;
+  std::uint64_t over = 0;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    const auto limit = std::min<std::uint64_t>(std::max(limits[i], 1U), items[i]);
+    over += shares[i] - std::min(shares[i], limit);
+    shares[i] = std::min(shares[i], limit);
+    room.push_back(static_cast<std::uint32_t>(limit - shares[i]));
+  }
+  const auto more =
+      split_in_proportion(std::min(over, std::accumulate(room.begin(), room.end(), std::uint64_t{0})), room);
+  for (std::size_t i = 0; i < shares.size(); ++i)
+    shares[i] += more[i];
+  return shares;
+}
+
+used_items leases::use(std::span<const std::uint32_t> batches, std::span<const std::uint32_t> limits) {
   used_items used{.shares = {batches.begin(), batches.end()}, .ranges = {}};
   used.ranges.reserve(members_.size());
-  // Who has none to use, and something to use up, uses one.
-  const auto batch_of = [&](std::size_t i) { return std::uint64_t{std::max(batches[i], 1U)}; };
-  const auto steps_of = [&](std::size_t i) { return (members_[i].items + batch_of(i) - 1) / batch_of(i); };
   bool ends = stocked_ == left_;
-  std::uint64_t steps = 0;
-  for (std::size_t i = 0; i < members_.size(); ++i) {
+  for (std::size_t i = 0; i < members_.size(); ++i)
     ends = ends || members_[i].items < batches[i];
-    steps = std::max(steps, steps_of(i));
-  }
+  if (ends)
+    used.shares = last_shares(batches, limits);
   for (std::size_t i = 0; i < members_.size(); ++i) {
     auto& member = members_[i];
-    if (ends)
-      used.shares[i] =
-          steps_of(i) + 1 >= steps ? std::min(batch_of(i), member.items) : (member.items + steps - 1) / steps;
     auto count = used.shares[i];
     used.total += count;
     member.items -= count;

@@ -12,7 +12,8 @@
 /// L-1  Every item is leased to one member, and used once.
 /// L-2  What is in a member's stock stays its own: nothing that may have been fetched is taken away.
 /// L-3  Where no batch size changes, step t uses items tB to (t+1)B of the epoch, however far members fetch ahead.
-/// L-4  No member uses more than its batch in a step.
+/// L-4  No member uses more than its batch in a step; in an epoch's last steps, where everything is leased, more than
+///      its limit.
 
 #include <cstdint>
 #include <span>
@@ -63,12 +64,13 @@ public:
   void lease(std::span<const std::uint32_t> batches);
 
   /// The next step, behind `lease` with the same batch sizes. Near the end of an epoch, where everything is leased,
-  /// what members have may not suit their batch sizes any more. Then some need more steps than others for what they
-  /// have, and the others spread theirs over as many, so that nobody trains the last ones alone.
-  used_items use(std::span<const std::uint32_t> batches);
+  /// what members have may not suit their batch sizes any more. Then the step's samples, as many as before, are shared
+  /// in proportion to what members have, within their `limits`, so that all come to the end in the same step.
+  used_items use(std::span<const std::uint32_t> batches, std::span<const std::uint32_t> limits);
 
   // A member's pieces, each of which one fetch of its data loader gives; they are numbered from 0.
 
+  std::uint64_t items_leased(std::size_t member) const { return members_[member].items; } ///< and not used
   std::uint64_t pieces_leased(std::size_t member) const { return members_[member].turn; }
   std::uint64_t pieces_used(std::size_t member) const;
   /// What of a piece is not used yet; it is leased, and not used up.
@@ -95,6 +97,8 @@ private:
   };
 
   std::vector<std::uint64_t> wanted(std::span<const std::uint32_t> batches) const;
+  std::vector<std::uint64_t> last_shares(std::span<const std::uint32_t> batches,
+                                         std::span<const std::uint32_t> limits) const;
   void add_piece(member_leases& to, std::uint64_t count);
   item_range next_range(std::uint64_t wanted);
 

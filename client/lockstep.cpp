@@ -24,6 +24,13 @@ std::vector<std::uint32_t> initial_batches(const std::vector<member_batch>& memb
   return batches;
 }
 
+std::vector<std::uint32_t> limits_of(const std::vector<member_batch>& members) {
+  std::vector<std::uint32_t> limits;
+  for (const auto& member : members)
+    limits.push_back(member.highest);
+  return limits;
+}
+
 std::vector<std::uint32_t> first_batches(const std::vector<member_batch>& members) {
   std::vector<std::uint32_t> batches;
   for (const auto& member : members)
@@ -35,8 +42,8 @@ std::vector<std::uint32_t> first_batches(const std::vector<member_batch>& member
 
 lockstep::lockstep(lockstep_options options)
     : options_(std::move(options)), introduced_(options_.members), present_(options_.members.size(), true),
-      base_batch_(batch_plan(initial_batches(options_.members)).newest().total()),
-      plan_(first_batches(options_.members)),
+      base_batch_(batch_plan(initial_batches(options_.members), {}).newest().total()),
+      plan_(first_batches(options_.members), limits_of(options_.members)),
       sampler_(options_.seed, options_.shards.empty() ? std::vector{options_.samples} : options_.shards,
                options_.shuffled, !options_.shards.empty()),
       rule_(new_rule(base_batch_)) {
@@ -46,7 +53,7 @@ lockstep::lockstep(lockstep_options options)
 
 lockstep::lockstep(lockstep_options options, lockstep_start start) : lockstep(std::move(options)) {
   base_batch_ = start.base_batch;
-  plan_ = batch_plan(std::move(start.batches), start.in_force);
+  plan_ = batch_plan(std::move(start.batches), limits_of(introduced_), start.in_force);
   noise_ = start.noise;
   rule_ = new_rule(base_batch_);
   rule_.restore(start.rule);
@@ -143,7 +150,7 @@ deal_verdict lockstep::deal(dealt_step& dealt) {
             .lane = leased_.pieces_used(options_.position) % options_.lanes[options_.position],
             .ranges = {}};
   const auto before = options_.samples - leased_.left();
-  auto used = leased_.use(planned.batches);
+  auto used = leased_.use(planned.batches, planned.limits);
   piece_.ranges = own_ranges(used);
   if (piece_.ranges.empty())
     piece_.ranges.push_back(sampler_.stand_in());
@@ -176,8 +183,9 @@ std::vector<std::uint32_t> lockstep::likely_samples() {
   if (!options_.shuffled || !epoch_open_)
     return {};
   auto next = leased_;
-  next.lease(plan_.at(dealt()).batches);
-  return sampler_.numbers_of(*started_epoch_, own_ranges(next.use(plan_.at(dealt()).batches)));
+  const auto& planned = plan_.at(dealt());
+  next.lease(planned.batches);
+  return sampler_.numbers_of(*started_epoch_, own_ranges(next.use(planned.batches, planned.limits)));
 }
 
 std::optional<dealt_step> lockstep::deliver() {
@@ -244,6 +252,10 @@ std::uint64_t lockstep::digest() const {
   add(total_samples());
   add(std::bit_cast<std::uint64_t>(rule_.progress()));
   add(noise_.state().steps);
+  for (std::size_t member = 0; member < options_.members.size(); ++member) {
+    add(used_.items_leased(member));
+    add(used_.pieces_leased(member));
+  }
   for (const auto& planned : plan_.entries()) {
     add(planned.from_step);
     for (const auto batch : planned.batches)
@@ -373,14 +385,16 @@ void lockstep::plan_next(std::span<const step_row> rows, const session::agreemen
     undecided_step_ = step_ + options_.window_steps;
     next.batches = grow_back(next.batches);
   }
-  for (std::size_t member = 0; member < rows.size(); ++member)
+  for (std::size_t member = 0; member < rows.size(); ++member) {
+    next.limits[member] = std::min(introduced_[member].highest, std::max(rows[member].highest_batch, 1U));
     next.batches[member] = std::min(next.batches[member], std::max(rows[member].highest_batch, 1U));
+  }
   if (options_.balances != messages::balancing::off) {
     const auto decided = std::exchange(next.batches, {});
     next.batches = balance(rows, decided);
     balancer_.count(next.batches[options_.position], next.batches != plan_.newest().batches && !agreed.key);
   }
-  if (!agreed.key && next.batches == plan_.newest().batches)
+  if (!agreed.key && next.batches == plan_.newest().batches && next.limits == plan_.newest().limits)
     return;
   next.from_step = from_step;
   next.agreed_step = step_;
@@ -477,8 +491,9 @@ bool lockstep::complete(bool skipped, double step_seconds) {
   for (; delivered_ > 0; --delivered_) {
     samples_ += ahead_.front().total;
     position_ = ahead_.front().after;
-    used_.lease(plan_.at(step_).batches);
-    used_.use(plan_.at(step_).batches);
+    const auto& planned = plan_.at(step_);
+    used_.lease(planned.batches);
+    used_.use(planned.batches, planned.limits);
     ahead_.pop_front();
     ++step_;
   }
@@ -502,7 +517,7 @@ void lockstep::regroup(const std::vector<bool>& present) {
   rows_ = row_phase::none;
   rest_dropped_ = false;
   stop_step_.reset(); // who was asked to stop asks again
-  plan_ = batch_plan(share_among(settled_batches().batches, introduced_, present));
+  plan_ = batch_plan(share_among(settled_batches().batches, introduced_, present), limits_of(introduced_));
   present_ = present;
   first_step_ = step_;
   wait_for_decision();

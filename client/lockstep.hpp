@@ -4,11 +4,12 @@
 /// batch sizes hold from which step on, the gradient noise, the learning rate, the windows. Pure: knows no clock, no
 /// socket, no thread and no Torch.
 ///
-///     start_epoch -> fetch, fetch, ..      as far ahead as this member has been leased items (client/leases.hpp)
-///     deal                                 how many of them the next batch has; best when the training loop asks for
-///     it deliver                              a dealt batch goes to the training loop write_row -> read_rows all
-///     members exchange a row of numbers rate -> complete                     the step is done, with all that was
-///     delivered since the last one
+///     start_epoch ->
+///     fetch, fetch, ..        as far ahead as this member has been leased items (client/leases.hpp)
+///     deal                    how many of them the next batch has; best when the training loop asks for it
+///     deliver                 a dealt batch goes to the training loop
+///     write_row -> read_rows  all members exchange a row of numbers
+///     rate -> complete        the step is done, with all that was delivered since the last one
 ///
 /// S-1  Which batch sizes hold, whether all stop or regroup: a function of the rows of a step and of what was in force.
 /// S-2  It holds from the first step on that none had dealt when it wrote its row. So between `write_row` and

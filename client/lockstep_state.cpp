@@ -98,6 +98,17 @@ struct word_reader {
   }
 };
 
+/// Of one size at any step, as torch.distributed.checkpoint wants it, and with any data loaders that fetch up to 30
+/// batches ahead. A range of items takes four words. Each lies in a shard of its own, or ends where a piece or what a
+/// lane reads does; a member that fetches has at most two pieces for each batch ahead.
+std::size_t room_for(const lockstep_options& options) {
+  const auto batches = std::max<std::size_t>(options.ahead, 30) + 2;
+  auto ranges = options.shards.size() + 2 * batches * options.members.size();
+  for (const auto lanes : options.lanes)
+    ranges += 2 * (options.shards.empty() ? 0 : std::size_t{lanes});
+  return 64 + 4 * options.members.size() + 4 * ranges + batches * (1 + options.members.size());
+}
+
 std::string read_plan(word_reader& reader, state_words& state) {
   std::uint64_t count = 0;
   reader(count);
@@ -200,10 +211,7 @@ std::vector<std::uint64_t> lockstep::save() const {
     const auto leased = used_.save();
     words.insert(words.end(), leased.begin(), leased.end());
   }
-  // Of one size at any step, as torch.distributed.checkpoint wants it: with room for two plans, and all pieces twice.
-  const auto pieces = options_.ahead > 0 ? 2 * (std::size_t{options_.ahead} + 2) : 0;
-  const auto members = options_.members.size();
-  words.resize(std::max(words.size(), 48 + 3 * options_.shards.size() + members * (8 + 4 * pieces)));
+  words.resize(std::max(words.size(), room_for(options_)));
   words.push_back(checksum(words));
   return words;
 }
@@ -215,7 +223,7 @@ std::string lockstep::restore(std::span<const std::uint64_t> words, std::span<co
   if (state.samples_of_epoch != options_.samples)
     return fmt::format("it was trained on {} samples per epoch, this run has {}", state.samples_of_epoch,
                        options_.samples);
-  if (state.identity != options_.identity)
+  if (words.front() == state_mark && state.identity != options_.identity)
     return "it is of other shards: give those that it was trained on, in the same order";
   if (state.seed != options_.seed || (state.shuffled != 0) != options_.shuffled)
     return fmt::format("its samples are in the order of seed {}{}, those of this run in that of seed {}{}", state.seed,
@@ -237,9 +245,12 @@ std::string lockstep::restore(std::span<const std::uint64_t> words, std::span<co
   for (auto& planned : state.plan)
     for (std::size_t member = 0; member < members.size(); ++member)
       planned.batches[member] = std::min(planned.batches[member], members[member].highest);
-  batch_plan plan(std::move(state.plan.front().batches));
+  std::vector<std::uint32_t> limits;
+  for (const auto& member : members)
+    limits.push_back(member.highest);
+  batch_plan plan(std::move(state.plan.front().batches), limits);
   for (std::size_t i = 1; i < state.plan.size(); ++i)
-    plan.add({.from_step = state.plan[i].from_step, .batches = std::move(state.plan[i].batches)});
+    plan.add({.from_step = state.plan[i].from_step, .batches = std::move(state.plan[i].batches), .limits = limits});
   plan_ = std::move(plan);
   base_batch_ = state.base_batch;
   noise_.restore(state.noise);

@@ -250,6 +250,7 @@ std::string run::begin(std::span<const std::int64_t> rows) {
   lockstep_options options;
   if (auto problem = fit_together(all, position_, options, shards_); !problem.empty())
     return problem;
+  options.fetches = introduced_->ahead > 0; // its row may be of the data loader that it had before it came back
   steps_.emplace(std::move(options));
   timed_batches_ = steps_->batches_at(0).batches;
   return {};

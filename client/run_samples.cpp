@@ -54,6 +54,8 @@ std::string run::fetch(dynamix_deal& piece, int& verdict) {
 }
 
 std::string run::samples(std::span<std::uint32_t> numbers) {
+  if (!steps_->options().shards.empty())
+    return "items of a stream have no numbers: dynamix_ranges says which they are";
   if (numbers.size() != count_of(steps_->piece()))
     return fmt::format("there are {} samples, not {}", count_of(steps_->piece()), numbers.size());
   std::ranges::copy(steps_->samples(), numbers.begin());

@@ -63,7 +63,7 @@ def check(dataset: Any, fetch_ahead: Any, options: Any) -> None:
 def fetched_ahead(options: Any) -> int:
     """Batches that a DataLoader of these options fetches before they are dealt: its workers collate what can be cut into
     batches of another size. What a `collate_fn` of the script's own gives cannot be."""
-    workers = options.get("num_workers", 0)
+    workers = max(0, options.get("num_workers", 0))
     is_plain = options.get("collate_fn") in (None, default_collate)
     return int(workers * (options.get("prefetch_factor") or _PREFETCH_FACTOR)) if is_plain else 0
 
@@ -99,13 +99,13 @@ class Batches:
     has leased samples to this member, and a batch is dealt when the training loop asks for it. Else a batch is dealt when it
     is fetched, and new batch sizes come behind those that were."""
 
-    def __init__(self, client: Client, step: Step, samples: int, fetches: bool, is_stream: bool,
+    def __init__(self, client: Client, step: Step, samples: int, ahead: int, is_stream: bool,
                  draws: Optional[Draws] = None) -> None:
         self._client = client
         self._step = step
         self._is_stream = is_stream
         self._draws = draws  # of samples by weight
-        self.fetches = fetches
+        self.ahead = ahead  # pieces that are fetched before they are dealt
         self.fetching: Deque[int] = collections.deque()  # samples of each piece that is under way
         self.stands_in = False  # the next piece is of one sample that does not count
         self.goes_on = False  # the next iterator is of the epoch that stands open
@@ -117,7 +117,7 @@ class Batches:
 
     def __iter__(self) -> Iterator[List[Any]]:
         # Nothing begins before the first item is asked for: DataLoader's iterators make two of these, and use one.
-        return _Fetching(self) if self.fetches else self._dealt()
+        return _Fetching(self) if self.ahead > 0 else self._dealt()
 
     def start(self) -> int:
         """Returns the turn of the epoch that begins, or goes on."""
@@ -248,7 +248,6 @@ class Loader(DataLoader[_Sample]):
         self._moved = False  # the group was formed anew: what was fetched is not dealt any more
         self.is_within_epoch = False  # one was begun, and its end has not been seen
         self.is_over = False  # the others have ended the training without this member
-        self._ahead = fetched_ahead(options)
         super().__init__(dataset, batch_sampler=batches, **options)
         vars(self)["sampler"] = batches.sampler  # DataLoader makes one that knows no set_epoch
 
@@ -302,20 +301,27 @@ class Loader(DataLoader[_Sample]):
         before = len(batches.fetching) if own == 0 else 0
         self._keep_fetching(source)
         while before > 0 or pieces.samples < own:
-            piece = next(source)
+            piece = self._next_piece(source)
             pieces.add(piece, batches.fetching.popleft())
             self._keep_fetching(source)
             before -= 1
         if own > 0:
             return pieces.take(own)
-        stand_in = next(source)
+        stand_in = self._next_piece(source)
         batches.fetching.popleft()
         return stand_in
+
+    @staticmethod
+    def _next_piece(source: Any) -> Any:
+        try:
+            return next(source)
+        except StopIteration:
+            raise RuntimeError("the DataLoader ended before what it was dealt was fetched") from None
 
     def _keep_fetching(self, source: Any) -> None:
         """Torch's iterator asks for as many pieces as it has given, which may be too few once a deal has leased more."""
         fetching, before = self._batches.fetching, -1
-        while before < len(fetching) < self._ahead:
+        while before < len(fetching) < self._batches.ahead:
             before = len(fetching)
             source._try_put_index()
 
@@ -347,7 +353,7 @@ class Loader(DataLoader[_Sample]):
                     began = step.fetching()
                     continue
                 try:
-                    batch = self._next(source, turn, pieces) if self._batches.fetches else next(source)
+                    batch = self._next(source, turn, pieces) if self._batches.ahead > 0 else next(source)
                 except Broken:
                     continue
                 except StopIteration:

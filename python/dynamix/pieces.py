@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import collections
 import copy
-from typing import Any, Callable, Deque, List, Mapping, MutableMapping, Sequence, Tuple
+from typing import Any, Callable, Deque, List, Mapping, MutableMapping, MutableSequence, Sequence, Tuple
 
 import torch
+
+_ADVICE = "whose samples dynamix cannot tell apart: pass run.loader() a collate_fn of your own, whose batches are used as they are"
 
 #: Makes one value of those that lie at the same place in several pieces: tensors whose rows are samples, or lists of texts.
 Leaf = Callable[[Sequence[Any]], Any]
@@ -28,13 +30,19 @@ def _walk(values: Sequence[Any], leaf: Leaf) -> Any:
         copied = copy.copy(first)
         copied.update(made)
         return copied
-    if not isinstance(first, (list, tuple)):
-        raise TypeError(f"a batch has a {type(first).__name__}, whose samples dynamix cannot tell apart: pass run.loader() a "
-                        "collate_fn of your own, whose batches are used as they are")
+    if not isinstance(first, Sequence):
+        raise TypeError(f"a batch has a {type(first).__name__}, {_ADVICE}")
     if first and isinstance(first[0], (str, bytes)):  # collated fields are no texts
         return leaf(values)
     items = [_walk(fields, leaf) for fields in zip(*values)]
-    return type(first)(*items) if hasattr(first, "_fields") else type(first)(items)
+    if hasattr(first, "_fields"):
+        return type(first)(*items)
+    if isinstance(first, tuple):
+        return type(first)(items)
+    changed: Any = copy.copy(first)
+    for place, item in enumerate(items):
+        changed[place] = item
+    return changed
 
 
 def part_of(piece: Any, first: int, last: int) -> Any:
@@ -51,6 +59,9 @@ def _joined(values: Sequence[Any]) -> Any:
     first = values[0]
     if not isinstance(first, torch.Tensor):
         return type(first)(text for value in values for text in value)
+    if any(value.shape[1:] != first.shape[1:] for value in values):
+        raise RuntimeError(f"batches of samples of {tuple(first.shape[1:])} and of another shape cannot be joined, as a change of batch sizes "
+                           "needs it: pass run.loader() a collate_fn of your own, whose batches are used as they are")
     if not first.is_pinned():
         return torch.cat(list(values))
     rows = sum(len(value) for value in values)
@@ -65,8 +76,11 @@ class Pieces:
         self.samples = 0
 
     def add(self, piece: Any, samples: int) -> None:
-        """Raises TypeError for what cannot be cut."""
-        part_of(piece, 0, samples)
+        """Raises TypeError for what cannot be cut, and ValueError where the data set gave more or fewer samples."""
+        counts: List[int] = []
+        _walk([piece], lambda values: counts.append(len(values[0])))
+        if any(count != samples for count in counts):
+            raise ValueError(f"the data set was asked for {samples} samples and gave {counts[0]}: run.loader() needs one for each number")
         self._pieces.append((piece, 0, samples))
         self.samples += samples
 

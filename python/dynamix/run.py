@@ -204,7 +204,7 @@ class Run(Membership):
         if fetch_ahead is None:
             self._step.calls = Calls()
             self._call_hook = self._called.register_forward_pre_hook(self._step.calls)
-        batches = Batches(self._client, self._step, len(source), ahead > 0, bool(shards), self._draws)
+        batches = Batches(self._client, self._step, len(source), ahead, bool(shards), self._draws)
         self._loader = Loader(source, batches, self._client, self._step, batch_size, fetch_ahead or 0, **options)
         return self._loader
 

@@ -191,7 +191,8 @@ class Trial:
         return self
 
     def _start(self, rank, folder, sockets):
-        arguments = (rank, folder, self._lives[rank], sockets, self._wrapped, self._workers, self._stream, self._passes)
+        workers = self._workers if self._lives[rank] == 0 else self._random.choice((0, 2))  # it may come back with other options
+        arguments = (rank, folder, self._lives[rank], sockets, self._wrapped, workers, self._stream, self._passes)
         process = multiprocessing.get_context("fork").Process(target=train, args=arguments,
                                                               kwargs={"branches": self._branches})
         self._lives[rank] += 1

@@ -52,9 +52,24 @@ class Cutting(unittest.TestCase):
         pieces.add(piece, 8)
         self.assertEqual([pieces.take(count).data_ptr() - piece.data_ptr() for count in (3, 5)], [0, 24])
 
+    def test_keeps_the_types_of_batches(self):
+        pieces = Pieces()
+        for _ in range(2):
+            pieces.add(default_collate([collections.UserList([torch.tensor(i), collections.deque([i])]) for i in range(4)]), 4)
+        batch = pieces.take(6)
+        self.assertEqual((type(batch), type(batch[1])), (collections.UserList, collections.deque))
+        self.assertEqual((batch[0].tolist(), batch[1][0].tolist()), ([0, 1, 2, 3, 0, 1], [0, 1, 2, 3, 0, 1]))
+
     def test_of_samples_that_cannot_be_told_apart_is_refused(self):
         with self.assertRaisesRegex(TypeError, "a batch has a set, .* collate_fn of your own"):
             Pieces().add([torch.ones(2), {1, 2}], 2)
+        with self.assertRaisesRegex(ValueError, "asked for 8 samples and gave 6"):
+            Pieces().add({"image": torch.ones(6, 3)}, 8)
+        pieces = Pieces()
+        pieces.add(torch.ones(2, 3, 8), 2)
+        pieces.add(torch.ones(2, 3, 9), 2)
+        with self.assertRaisesRegex(RuntimeError, r"samples of \(3, 8\) and of another shape .* collate_fn of your own"):
+            pieces.take(3)
 
 
 class Counted(torch.utils.data.Dataset):

@@ -13,6 +13,7 @@ namespace dynamix::client {
 namespace {
 
 constexpr std::uint32_t batch_max = 20;
+const std::vector<std::uint32_t> unlimited(64, 1U << 20);
 
 std::vector<std::uint32_t> random_batches(splitmix64& random, std::size_t world) {
   std::vector<std::uint32_t> batches(world);
@@ -115,6 +116,9 @@ TEST(Leases, UseEachItemOnceAsFetchedUnderAnyPlanLookAheadResumeAndChangeAtEvery
     for (const auto length : of.lengths)
       counts.emplace_back(length, 0);
     auto batches = random_batches(random, world);
+    std::vector<std::uint32_t> limits(world);
+    for (auto& limit : limits)
+      limit = batch_max + random.below(batch_max);
     const bool at_every_step = random.below(2) == 0;
     while (dealer.left() > 0) {
       if (at_every_step || random.below(4) == 0)
@@ -122,7 +126,7 @@ TEST(Leases, UseEachItemOnceAsFetchedUnderAnyPlanLookAheadResumeAndChangeAtEvery
       const auto left = dealer.left();
       dealer.lease(batches);
       const auto behind_lease = dealer;
-      const auto used = dealer.use(batches);
+      const auto used = dealer.use(batches, limits);
       train(used, behind_lease, all, random, counts);
       ASSERT_FALSE(HasFatalFailure()) << "plan " << plan;
       ASSERT_GT(used.total, 0U);
@@ -132,9 +136,10 @@ TEST(Leases, UseEachItemOnceAsFetchedUnderAnyPlanLookAheadResumeAndChangeAtEvery
         ++in_force_at_once;
       }
       for (std::size_t member = 0; member < world; ++member)
-        ASSERT_LE(used.shares[member], batches[member]);
+        ASSERT_LE(used.shares[member], limits[member]);
+      ASSERT_LE(used.total, std::accumulate(batches.begin(), batches.end(), 0U)) << "plan " << plan;
       other.lease(batches);
-      ASSERT_EQ(other.use(batches).shares, used.shares);
+      ASSERT_EQ(other.use(batches, limits).shares, used.shares);
       if (random.below(4) == 0) {
         const auto state = other.save();
         other = leases(options, {});
@@ -160,7 +165,7 @@ TEST(Leases, GiveTheSameItemsHoweverFarMembersFetchAheadWhereNoBatchSizeChanges)
     std::uint64_t next = 0;
     while (deep.left() > 0) {
       deep.lease(batches);
-      const auto used = deep.use(batches);
+      const auto used = deep.use(batches, unlimited);
       if (items - next >= std::accumulate(batches.begin(), batches.end(), 0U)) {
         ASSERT_TRUE(std::ranges::equal(used.shares, batches));
       }
@@ -177,11 +182,11 @@ TEST(Leases, MakePiecesBatchesAgainSoonAfterAChange) {
   leases dealer({.ahead = 4, .lanes = {1, 1}}, {{0, 0, 100000}});
   std::vector<std::uint32_t> batches{64, 64};
   dealer.lease(batches);
-  dealer.use(batches);
+  dealer.use(batches, unlimited);
   batches = {96, 32};
   for (int step = 0; step < 12; ++step) {
     dealer.lease(batches);
-    EXPECT_EQ(dealer.use(batches).shares, (std::vector<std::uint64_t>{96, 32}));
+    EXPECT_EQ(dealer.use(batches, unlimited).shares, (std::vector<std::uint64_t>{96, 32}));
   }
   dealer.lease(batches);
   for (std::size_t member = 0; member < 2; ++member)
@@ -192,23 +197,39 @@ TEST(Leases, MakePiecesBatchesAgainSoonAfterAChange) {
     }
 }
 
-TEST(Leases, EndAnEpochTogetherWhereAChangeCameWhenEverythingWasLeased) {
-  leases dealer({.ahead = 7, .lanes = {1, 1}}, {{0, 0, 1024}});
-  std::vector<std::uint32_t> batches{64, 64};
-  dealer.lease(batches);
-  dealer.use(batches);
-  batches = {96, 32}; // each has 448 left, which the second one needs 14 steps for
-  int steps = 0;
-  for (; dealer.left() > 0; ++steps) {
+/// Shares of all steps until the end.
+std::vector<std::vector<std::uint64_t>> to_the_end(leases dealer, const std::vector<std::uint32_t>& batches,
+                                                   const std::vector<std::uint32_t>& limits) {
+  std::vector<std::vector<std::uint64_t>> steps;
+  while (dealer.left() > 0) {
     dealer.lease(batches);
-    const auto shares = dealer.use(batches).shares;
-    EXPECT_LE(shares[0], 96U);
-    EXPECT_LE(shares[1], 32U);
-    if (steps < 12) {
-      EXPECT_GT(shares[0], 0U) << steps;
-    }
+    steps.push_back(dealer.use(batches, limits).shares);
   }
-  EXPECT_EQ(steps, 14);
+  return steps;
+}
+
+TEST(Leases, KeepTheGlobalBatchWhereAChangeCameWhenEverythingWasLeased) {
+  leases dealer({.ahead = 7, .lanes = {1, 1}}, {{0, 0, 1024}});
+  dealer.lease(std::vector<std::uint32_t>{64, 64});
+  dealer.use(std::vector<std::uint32_t>{64, 64}, unlimited);
+  // Each has 448 left, which the second one would need 14 steps for.
+  EXPECT_EQ(to_the_end(dealer, {96, 32}, unlimited), std::vector(7, std::vector<std::uint64_t>{64, 64}));
+  // The second one cannot hold 64 any more.
+  const auto limited = to_the_end(dealer, {96, 32}, {96, 32});
+  EXPECT_EQ(limited.size(), 14U);
+  EXPECT_EQ(limited.front(), (std::vector<std::uint64_t>{96, 32}));
+}
+
+TEST(Leases, DropOnlyWhatFillsNoStepWhereAChangeCameWhenEverythingWasLeased) {
+  leases dealer({.ahead = 7, .lanes = {1, 1}, .drop_last = true}, {{0, 0, 1024}});
+  dealer.lease(std::vector<std::uint32_t>{64, 64});
+  const std::vector<std::uint32_t> batches{75, 25};
+  int steps = 0;
+  for (; dealer.left() >= 100; ++steps) {
+    dealer.lease(batches);
+    ASSERT_EQ(dealer.use(batches, unlimited).total, 100U) << steps;
+  }
+  EXPECT_EQ(steps, 10);
 }
 
 TEST(Leases, GiveOthersTheItemsOfMembersThatHaveGone) {
@@ -223,7 +244,7 @@ TEST(Leases, GiveOthersTheItemsOfMembersThatHaveGone) {
     auto batches = random_batches(random, world);
     while (dealer.left() > 0) {
       dealer.lease(batches);
-      for (const auto& range : dealer.use(batches).ranges)
+      for (const auto& range : dealer.use(batches, unlimited).ranges)
         for (auto item = range.items.first; item < range.items.last; ++item)
           ++counts[range.items.shard][item];
       if (random.below(5) > 0)
@@ -247,7 +268,7 @@ TEST(Leases, AreLeasedAnewWhereOtherMembersGoOn) {
   const std::vector<std::uint32_t> batches{7, 3, 5};
   for (int step = 0; step < 3; ++step) {
     before.lease(batches);
-    before.use(batches);
+    before.use(batches, unlimited);
   }
   leases after({.ahead = 1, .lanes = {1, 3}, .whole_shards = true}, {});
   ASSERT_TRUE(after.restore(before.save(), of.lengths, before.left()));
@@ -255,7 +276,7 @@ TEST(Leases, AreLeasedAnewWhereOtherMembersGoOn) {
   std::uint64_t used = 0;
   while (after.left() > 0) {
     after.lease(std::vector<std::uint32_t>{4, 9});
-    used += after.use(std::vector<std::uint32_t>{4, 9}).total;
+    used += after.use(std::vector<std::uint32_t>{4, 9}, unlimited).total;
   }
   EXPECT_EQ(used, before.left());
 }
@@ -266,7 +287,7 @@ TEST(Leases, RefuseStatesThatMakeNoSense) {
   leases good(options, of.waiting());
   const std::vector<std::uint32_t> batches{7, 3};
   good.lease(batches);
-  good.use(batches);
+  good.use(batches, unlimited);
   good.lease(batches);
   const auto words = good.save();
   splitmix64 random(44);
@@ -285,7 +306,7 @@ TEST(Leases, RefuseStatesThatMakeNoSense) {
     if (read.restore(damaged, of.lengths, good.left()))
       while (read.left() > 0) { // whatever it deals, it ends
         read.lease(batches);
-        ASSERT_GT(read.use(batches).total, 0U);
+        ASSERT_GT(read.use(batches, unlimited).total, 0U);
       }
   }
 }
