@@ -8,7 +8,9 @@ namespace dynamix::client {
 namespace {
 
 constexpr double exponent_of_means_max = 0.5; ///< between 0, the most of a mean, and 1, the least of a sum
+constexpr double exponent_of_sums_max = 2;    ///< of a gradient without noise
 constexpr double standard_errors = 3;
+constexpr double ratio_min = 1.5; ///< of batches: what workers' data differ by is large beside what smaller ones do
 constexpr double freedom_min = 8;
 
 } // namespace
@@ -17,6 +19,8 @@ bool summed_loss::observe(std::span<const batch_square> workers) {
   double count = 0;
   double mean_batch = 0;
   double mean_square = 0;
+  double smallest = INFINITY;
+  double largest = 0;
   const auto usable = [](const batch_square& each) {
     return each.samples > 0 && each.square > 0 && std::isfinite(each.square);
   };
@@ -26,8 +30,10 @@ bool summed_loss::observe(std::span<const batch_square> workers) {
     ++count;
     mean_batch += std::log(each.samples);
     mean_square += std::log(each.square);
+    smallest = std::min(smallest, each.samples);
+    largest = std::max(largest, each.samples);
   }
-  if (told_ || count < 2)
+  if (told_ || count < 2 || largest < ratio_min * smallest)
     return false;
   for (const auto& each : workers) {
     if (!usable(each))
@@ -42,7 +48,8 @@ bool summed_loss::observe(std::span<const batch_square> workers) {
   if (freedom_ < freedom_min || !(batches_ > 0))
     return false;
   const double residual = std::max(0.0, squares_ - exponent() * both_) / freedom_;
-  told_ = exponent() - standard_errors * std::sqrt(residual / batches_) > exponent_of_means_max;
+  const double error = standard_errors * std::sqrt(residual / batches_);
+  told_ = exponent() - error > exponent_of_means_max && exponent() + error < exponent_of_sums_max + 1;
   return told_;
 }
 

@@ -17,7 +17,8 @@ struct batch_square {
 class summed_loss {
 public:
   /// Of one step, by a fit of log |g_i|^2 to log b_i within each step: what steps differ by does not matter. Returns
-  /// whether the exponent is now, for the first time, above a half by three standard errors.
+  /// whether the exponent is now, for the first time, above a half and below 3 by three standard errors: a larger one
+  /// is not a sum's, but comes of workers whose data differ.
   bool observe(std::span<const batch_square> workers);
   double exponent() const { return batches_ > 0 ? both_ / batches_ : 0; }
 

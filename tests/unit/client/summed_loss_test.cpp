@@ -45,6 +45,17 @@ TEST(SummedLoss, CannotBeToldOfEqualBatches) {
   EXPECT_FALSE(is_told(true, 1, 100, 1, 6));
 }
 
+TEST(SummedLoss, IsNotSupposedWhereWorkersDataDiffer) {
+  for (const double other_batch : {5.5, 2.0}) {
+    summed_loss watched;
+    for (int step = 0; step < 100; ++step) {
+      const double square = 1 + 0.01 * (step % 7);
+      const std::array<batch_square, 2> workers{{{6, 3000 * square}, {other_batch, 1}}};
+      EXPECT_FALSE(watched.observe(workers));
+    }
+  }
+}
+
 TEST(SummedLoss, IgnoresWhatIsNoNumber) {
   summed_loss watched;
   const std::array<batch_square, 3> workers{{{6, NAN}, {2, INFINITY}, {0, 3}}};
