@@ -288,37 +288,6 @@ TEST(Lockstep, DealsEachSampleOnceAnEpochUnderAnyPlanAndLookAhead) {
   EXPECT_GT(short_epochs, 300);
 }
 
-TEST(Lockstep, HasStatesOfOneSizeWhateverIsLeasedOfAStream) {
-  storage::splitmix64 random(12);
-  for (int plan = 0; plan < 100; ++plan) {
-    lockstep_options options{.ahead = random.below(40), .fetches = true, .seed = random.next()};
-    for (auto world = 1 + random.below(6); world > 0; --world) {
-      options.members.push_back({.initial = 1 + random.below(20)});
-      options.lanes.push_back(1 + random.below(8));
-    }
-    for (auto shards = 1 + random.below(200); shards > 0; --shards)
-      options.shards.push_back(1 + random.below(random.below(2) == 0 ? 3 : 300));
-    options.samples = std::accumulate(options.shards.begin(), options.shards.end(), std::uint64_t{0});
-    options.identity = 1;
-    lockstep steps(options);
-    const auto size = steps.save().size();
-    steps.start_epoch();
-    for (dealt_step dealt; steps.deal(dealt) == deal_verdict::dealt;) {
-      steps.deliver();
-      std::vector<step_row> rows(options.members.size(), steps.write_row({}, session::step_request::none, 1, 0));
-      for (auto& row : rows) { // each member holds another decision, and all the same one
-        row.held[0] = decide(steps.step() + 1, 0, 1 + random.below(20));
-        row.held[0].rank = static_cast<std::uint32_t>(&row - rows.data());
-      }
-      session::agreement agreed;
-      ASSERT_EQ(steps.read_rows(rows, agreed), "");
-      steps.rate(0);
-      steps.complete(false);
-      ASSERT_EQ(steps.save().size(), size) << "plan " << plan << ", step " << steps.step();
-    }
-  }
-}
-
 /// `world` members with batches of 1 to 20 samples that fetch 0 to 6 batches ahead.
 std::unique_ptr<members> random_members(storage::splitmix64& random, std::uint32_t world, std::uint64_t samples,
                                         bool drop_last = false) {
