@@ -169,7 +169,8 @@ void gather::open(std::uint64_t window, double now_seconds) {
 
 void gather::take(std::uint32_t rank, entry newest) {
   auto& latest = latest_[rank];
-  if (open_window_ != 0 && latest.window < open_window_ && newest.window >= open_window_)
+  // A report that has waited may be of a worker that has finished meanwhile, and stands for none that is present.
+  if (present_.contains(rank) && open_window_ != 0 && latest.window < open_window_ && newest.window >= open_window_)
     ++arrived_;
   latest = std::move(newest);
 }

@@ -183,6 +183,25 @@ TEST(Gather, TellsWhoEndsWhileItsLastReportWaitsForTheOthers) {
   EXPECT_FALSE(closed[0].reports[1].final);
 }
 
+TEST(Gather, WaitsForWhoIsPresentThoughTheReportOfOneThatFinishedComesUp) {
+  auto windows = gather_of(3);
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    windows.add(report_of(rank, 1), 0);
+  windows.add(report_of(2, 2), 1);
+  EXPECT_TRUE(windows.add(report_of(2, 3), 1).empty()) << "nobody else has completed window 2";
+  windows.finished(2, 1);
+  ASSERT_EQ(windows.deadline(2, 1.5).size(), 1U);
+  EXPECT_TRUE(windows.add(report_of(0, 2), 2).empty()) << "its report of window 3 comes up now, and opens it";
+  EXPECT_TRUE(windows.add(report_of(0, 3), 2).empty()) << "nobody else who is present has completed window 2";
+  windows.finished(0, 2);
+  EXPECT_TRUE(windows.add(report_of(1, 2), 3).empty()) << "one more report of window 3 comes up, and not from rank 1";
+  const auto closed = windows.add(report_of(1, 3), 4);
+  ASSERT_EQ(closed.size(), 1U);
+  ASSERT_EQ(closed[0].reports.size(), 3U);
+  for (const auto& report : closed[0].reports)
+    EXPECT_EQ(report.window, 3U);
+}
+
 /// Any order, loss and repetition of reports: windows close in rising order, each at most once, ordered by rank.
 TEST(Gather, ClosesWindowsInOrderAndOnceUnderLossAndReordering) {
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
