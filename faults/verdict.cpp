@@ -91,6 +91,8 @@ void find_reasons(const fault_plan& plan, const std::vector<fault_record>& recor
   must_be_none(judged.decided_twice, "windows were decided twice in a term");
   must_be_none(judged.old_terms, "windows were decided in an old term");
   must_be_none(judged.two_leaders, "terms had two leaders");
+  if (!judged.history.violation.empty())
+    reasons.push_back("the decisions are not linearisable: " + judged.history.violation);
   // That nobody reads the wall clock is what a jump is to show.
   must_be_none(static_cast<std::uint64_t>(std::ranges::count_if(
                    records, [](const auto& each) { return !each.bit && each.plan.kind != fault_kind::clock_jump; })),
@@ -158,6 +160,7 @@ verdict judge(const fault_plan& plan, const std::vector<fault_record>& records, 
                                                   fmt::join(record.plan.hosts, ","), record.began_seconds,
                                                   record.evidence.empty() ? "no evidence" : record.evidence));
   judge_decisions(rows, judged);
+  judged.history = check_decisions(rows);
   find_reasons(plan, records, judged);
   judged.clean = judged.reasons.empty() && !figures.interrupted;
   return judged;

@@ -2,6 +2,7 @@
 
 /// What a run under faults is worth. Pure.
 
+#include "faults/decision_history.hpp"
 #include "faults/plan.hpp"
 #include "faults/recovery.hpp"
 #include "ledger/rows.hpp"
@@ -76,6 +77,7 @@ struct verdict {
   std::uint64_t decided_twice = 0; ///< windows of a term
   std::uint64_t old_terms = 0;     ///< windows that were decided in a term before the newest
   std::uint64_t two_leaders = 0;   ///< terms that two hosts claimed
+  decision_history history;
   std::vector<std::string> without_effect;
   run_figures figures;
 };

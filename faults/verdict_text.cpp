@@ -75,6 +75,10 @@ std::string to_text(const verdict& judged) {
       fmt::format("decisions: {} made, {} applied, {} lost, {} twice, {} stale refused; terms with two leaders: {}\n",
                   run.decisions_made, run.decisions_applied, run.decisions_lost,
                   run.decisions_duplicated + judged.decided_twice, run.stale_refused, judged.two_leaders);
+  const auto& history = judged.history;
+  text += fmt::format("history: {} decisions, {} reports of what was in force, {} decisions in no row: {}\n",
+                      history.decisions, history.reads, history.unwritten,
+                      history.violation.empty() ? "linearisable" : "NOT LINEARISABLE");
   if (run.unapplied_by_loss > 0)
     text += "unapplied by a loss: " + losses_text(run) + "\n";
   text += fmt::format("training: {} steps, {} samples, {} steps lost, {}; final accuracy {:.2f} %", run.steps,
@@ -113,6 +117,10 @@ std::string to_json(const verdict& judged, const fault_plan& plan, const std::ve
                          {"terms_with_two_leaders", judged.two_leaders},
                          {"unapplied_by_loss", run.unapplied_by_loss}};
   object["decisions"]["unapplied_by_loss_of"] = run.losses;
+  object["history"] = {{"decisions", judged.history.decisions},
+                       {"reads", judged.history.reads},
+                       {"unwritten", judged.history.unwritten},
+                       {"violation", judged.history.violation}};
   object["hosts_left"] = run.left;
   object["samples_dropped"] = count_json(run.samples_dropped);
   object["samples_repeated"] = count_json(run.samples_repeated);

@@ -112,6 +112,25 @@ TEST_F(AVerdict, FindsTwoLeadersOfATerm) {
   EXPECT_EQ(judge_all().two_leaders, 1U);
 }
 
+TEST_F(AVerdict, TellsWhetherTheDecisionsAreLinearisable) {
+  EXPECT_THAT(to_text(judge_all()),
+              HasSubstr("3 decisions, 0 reports of what was in force, 0 decisions in no row: lin"));
+  messages::window_report early{.host = "w1", .generation = 1, .window = 1, .decision = {2, 9}};
+  early.training.steps = 10;
+  messages::window_report later = early;
+  later.first_step = 10;
+  later.decision = {1, 1};
+  rows_.push_back({0, ledger::window{.key = {2, 4}, .generation = 1, .workers = {{.report = early}}}});
+  rows_.push_back({0, ledger::window{.key = {2, 5}, .generation = 1, .workers = {{.report = later}}}});
+  const auto judged = judge_all();
+  EXPECT_THAT(judged.reasons, ElementsAre("the decisions are not linearisable: generation 1: after step 20 w1 has "
+                                          "window 1 of term 1 in force, and window 9 of term 2 was before"));
+  EXPECT_THAT(to_text(judged), HasSubstr("NOT LINEARISABLE"));
+  const auto object = nlohmann::json::parse(to_json(judged, plan_, records_));
+  EXPECT_EQ(object["history"]["reads"], 2);
+  EXPECT_EQ(object["history"]["unwritten"], 1);
+}
+
 TEST_F(AVerdict, HoldsTimesAndGrowthAgainstTheirLimits) {
   plan_.limits = {.detect_seconds = 0.1, .resume_seconds = 0.4, .recover_seconds = 2, .memory_growth_mib = 1};
   figures_.growth = {{.host = "w0", .faults = 200, .memory_mib = 2.5},
