@@ -60,7 +60,7 @@ void fault_injector::plan(std::int64_t horizon_us, std::uint32_t most) {
     fault.duration_us = draw_duration_us(random);
     fault.rank = static_cast<std::uint32_t>(random.below(world_.workers.size()));
     fault.other = static_cast<std::uint32_t>(random.below(world_.workers.size()));
-    fault.with_checkpoint = random.chance(0.5);
+    fault.preempts = random.chance(0.5);
     plan_.push_back(fault);
   }
   for (std::size_t i = 0; i < plan_.size(); ++i)
@@ -88,6 +88,7 @@ void fault_injector::strike(const planned_fault& fault) {
   if (stopped_ || world_.host.ended())
     return;
   ++struck_;
+  orderly_ &= fault.kind == fault_kind::leave;
   last_us_ = world_.time.now_us();
   world_.log([&] {
     return fmt::format("fault: {} w{} w{} for {} ms", fault_names[static_cast<std::size_t>(fault.kind)], fault.rank,
@@ -167,13 +168,29 @@ void fault_injector::strike_worker(const planned_fault& fault) {
         world.workers[mate]->wake();
     });
   case fault_kind::leave:
-    for (const auto mate : world.mates(rank))
-      world.workers[mate]->ask_to_leave(fault.duration_us);
-    return;
+    return ask_to_leave(fault);
   default:
     world.net.longest_delay_us = std::min<std::int64_t>(fault.duration_us, 2 * us_per_second);
     return end_later(fault, [&world] { world.net.longest_delay_us = 0; });
   }
+}
+
+/// A provider's notice (cluster::host::preemption) is one more way to be asked, after which the host has only so much
+/// time.
+void fault_injector::ask_to_leave(const planned_fault& fault) {
+  auto& world = world_;
+  for (const auto mate : world.mates(fault.rank))
+    world.workers[mate]->ask_to_leave(fault.duration_us);
+  if (!fault.preempts)
+    return;
+  world.log([&] { return fmt::format("w{} is preempted", fault.rank); });
+  end_later(fault, [this, &fault, process = world.workers[fault.rank]->incarnation()] {
+    const auto& worker = *world_.workers[fault.rank];
+    if (stopped_ || !worker.alive() || worker.incarnation() != process)
+      return;
+    orderly_ = false;
+    world_.restart_worker(fault.rank, fault.duration_us);
+  });
 }
 
 void fault_injector::strike_host(const planned_fault& fault) {

@@ -18,7 +18,7 @@ enum class fault_kind : std::uint8_t {
   cut_peers,       ///< two workers do not reach each other
   crash,           ///< a worker's process dies and is started again
   hang,            ///< it is stopped, and goes on
-  leave,           ///< a worker's host is asked to end, and is started again
+  leave,           ///< a worker's host is asked to end, by its provider perhaps, and is started again
   slow_network,    ///< messages take long
   kill_arbitrator, ///< the actor; its supervisor starts it again
   kill_aggregator,
@@ -46,7 +46,7 @@ struct planned_fault {
   std::int64_t duration_us = 0;
   std::uint32_t rank = 0;
   std::uint32_t other = 0;
-  bool with_checkpoint = false;
+  bool preempts = false; ///< of a leave: the host is taken back when its time is over, whether it has left or not
   bool done = false;
 };
 
@@ -65,10 +65,13 @@ public:
   std::uint64_t struck() const { return struck_; }
   std::int64_t last_us() const { return last_us_; }
   bool harmless() const { return plan_.empty(); }
+  /// Nothing has happened but that hosts left, each in its time.
+  bool orderly() const { return orderly_; }
 
 private:
   void strike(const planned_fault& fault);
   void strike_worker(const planned_fault& fault);
+  void ask_to_leave(const planned_fault& fault);
   void strike_host(const planned_fault& fault);
   void strike_tree(const planned_fault& fault);
   /// What the fault has brought about ends after its time.
@@ -78,6 +81,7 @@ private:
   simulation& world_;
   std::vector<planned_fault> plan_;
   bool stopped_ = false;
+  bool orderly_ = true;
   std::uint64_t struck_ = 0;
   std::int64_t last_us_ = -1; ///< when a fault last struck or ended
 };

@@ -135,6 +135,9 @@ void invariants::check_steps_lost(const ledger::generation& row, const std::vect
   if (row.steps_lost > attempted - row.steps)
     violated(fmt::format("generation {} is said to have lost {} steps; nobody has tried more than step {} of {}",
                          row.generation, row.steps_lost, attempted, row.steps));
+  if (row.steps_lost > 0 && world_.faults.orderly())
+    violated(fmt::format("generation {} is said to have lost {} steps, and all who went left in order", row.generation,
+                         row.steps_lost));
   if (last_trained_ == nullptr)
     return;
   const bool survives = std::ranges::any_of(members, [&](auto rank) {

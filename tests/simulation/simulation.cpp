@@ -100,7 +100,8 @@ simulation::simulation(std::uint64_t number, arbitration_form form, bool keep_lo
   }
   for (std::size_t index = 0; index < plan.nodes.size(); ++index)
     nodes.push_back(std::make_unique<tree_node>(*this, index));
-  if (number % 4 == 1)
+  // Also of an open cluster and of hosts of several workers, which other remainders by even numbers draw.
+  if (number % 4 == 1 || number % 7 == 3)
     host.replicate();
 }
 
