@@ -27,7 +27,7 @@ shard_role::shard_role(const std::shared_ptr<const cluster::cluster_file>& file,
 
 /// Never attached, and only begun: what is above it begins, too, and is waited for.
 bool shard_role::is_young() const {
-  return !was_attached_ && links_.now_seconds() - began_seconds_ < young_seconds;
+  return attachments_ == 0 && links_.now_seconds() - began_seconds_ < young_seconds;
 }
 
 /// No word with the root here: again in a moment, or, where that has gone on for long, at the next place.
@@ -43,8 +43,9 @@ void shard_role::send_on(const hello_reply& reply) const {
 void shard_role::take_hello(const messages::hello& hello, const route& way, hello_reply reply) {
   if (!links_.has_parent())
     return way.empty() ? send_on(reply) : reply.fail();
-  links_.relay(hello, [this, hello, way, reply](const std::optional<messages::welcome>& welcome) {
-    if (!welcome)
+  links_.relay(hello, [this, hello, way, reply, asked = attachments_](const std::optional<messages::welcome>& welcome) {
+    // The answer of a root before the one that it is attached to by now, which knows nothing of this worker.
+    if (!welcome || asked != attachments_)
       return reply.fail();
     if (welcome->verdict == messages::welcome_verdict::accepted) {
       if (way.empty())
@@ -277,12 +278,12 @@ void shard_role::attach_later(const std::string& leader) {
 }
 
 void shard_role::attached(std::uint64_t term) {
-  if (was_attached_ && !routes_.empty()) {
+  if (attachments_ > 0 && !routes_.empty()) {
     // Its supervisor starts it again, and every worker says anew where it stands.
     spdlog::warn("parent_is_back the shard and its workers start over");
     return links_.begin_anew();
   }
-  was_attached_ = true;
+  ++attachments_;
   refused_attaches_ = 0;
   raise_term(std::max(term_, term));
   spdlog::info("attached parent={} term={}", options_.parent, term_);

@@ -77,7 +77,7 @@ private:
   const shard_options options_;
   roster workers_;
   std::optional<messages::placement> placement_; ///< newest
-  bool was_attached_ = false;
+  std::uint64_t attachments_ = 0; ///< so far
   bool attaching_ = false;
   std::uint32_t refused_attaches_ = 0; ///< in a row
   double began_seconds_;

@@ -203,6 +203,18 @@ TEST_F(ShardRole, AnswersAHelloWhenItsParentHas) {
   EXPECT_THAT(links.take(), ElementsAre("connect 1", "answer accepted"));
 }
 
+TEST_F(ShardRole, BelievesNoWelcomeThatComesAfterItIsAttachedAnew) {
+  attach();
+  say_hello(shard, hello_of(1));
+  shard.lost_parent("it is gone");
+  attach();
+  links.take();
+  messages::welcome accepted;
+  accepted.rank = 1;
+  links.hellos.back()(accepted);
+  EXPECT_THAT(links.take(), ElementsAre("fail")) << "the worker says hello again, to whoever is the root now";
+}
+
 TEST_F(ShardRole, DecidesOnWithoutItsParent) {
   attach();
   join(1);
