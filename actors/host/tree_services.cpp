@@ -89,7 +89,8 @@ caf::strong_actor_ptr tree_services::start_connector() {
   auto hosts = hosts_of(places);
   std::ranges::stable_partition(hosts, [this](const auto* host) { return host->name == options_.host; });
   auto options = reach(hosts);
-  if (plan_.hosts_of(places.front()).size() == 1) // of several any may lead, and the first may be dead
+  // Of several any may lead, and the first may be dead. A shard that begins anew has had a parent, which may have gone.
+  if (!connector_ && plan_.hosts_of(places.front()).size() == 1)
     options.first_seconds = timeouts_.rejoin_timeout_ms / 1000.0;
   connector_ = system_.spawn<caf::detached>(connector, std::move(options), std::vector{connected_actor{shard_}});
   if (gateway_)

@@ -26,9 +26,10 @@ void attempt_later(connector_pointer self, double delay_seconds) {
 
 /// As actors/network/connector does, over the simulation's network.
 actors::connector_actor::behavior_type connector(connector_pointer self, simulation* world, tree_node* node,
-                                                 std::vector<std::uint32_t> targets, actors::aggregator_local shard) {
+                                                 std::vector<std::uint32_t> targets, double first_seconds,
+                                                 actors::aggregator_local shard) {
   auto& state = self->state;
-  session::reconnection_options options{.hosts = {}, .first_seconds = world->timeouts.rejoin_timeout_ms / 1000.0};
+  session::reconnection_options options{.hosts = {}, .first_seconds = first_seconds};
   for (const auto host : targets)
     options.hosts.push_back(world->host_name(host));
   state.targets = std::move(targets);
@@ -173,7 +174,8 @@ caf::strong_actor_ptr tree_node::start_connector() {
   else
     for (const auto place : world_.plan.places_for_node(index_))
       targets.push_back(world_.host_of_node(place));
-  connector_ = shared_actor_system().spawn(connector, &world_, this, std::move(targets), shard_);
+  const double first_seconds = connector_ ? 0 : world_.timeouts.rejoin_timeout_ms / 1000.0;
+  connector_ = shared_actor_system().spawn(connector, &world_, this, std::move(targets), first_seconds, shard_);
   return caf::actor_cast<caf::strong_actor_ptr>(connector_);
 }
 
