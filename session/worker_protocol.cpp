@@ -81,7 +81,8 @@ void worker_protocol::greet() {
   // generation.
   const bool wanted =
       (phase_ < phase::training && !(finishing_ && aggregator_)) || (phase_ == phase::training && !aggregator_);
-  if (!gateway_ || !(ready_ || reserves()) || !wanted || greeting_under_way_)
+  const bool seeks = farewell_step_ == farewell_step::seeking;
+  if (!gateway_ || !(seeks || (wanted && (ready_ || reserves()))) || greeting_under_way_)
     return;
   if (phase_ == phase::idle)
     phase_ = phase::greeting;
@@ -107,7 +108,8 @@ messages::hello worker_protocol::hello() const {
     return said;
   said.generation = newest_->generation;
   said.last_decision = decisions_->newest();
-  said.training = phase_ == phase::training;
+  // One that has only its farewell to say is still in the generation whose end it tells.
+  said.training = phase_ == phase::training || farewell_step_ == farewell_step::seeking;
   if (said.training)
     said.members = newest_->members;
   said.steps = said.attempted_steps = at_.steps;
@@ -141,8 +143,8 @@ void worker_protocol::on(const events::hello_answered& what) {
   if (!ready_)
     return tell_absence();
   // Since that hello it may have left the generation, or be in another, or hold decisions of a newer term.
-  const bool settled = known(phase_ == phase::training) || phase_ > phase::training;
-  if (gateway_ && (!settled || decisions_->newest().term > what.welcome->term))
+  const bool settled = known(phase_ == phase::training) && decisions_->newest().term <= what.welcome->term;
+  if (gateway_ && phase_ <= phase::training && !settled)
     say_hello();
 }
 
@@ -170,6 +172,8 @@ void worker_protocol::accepted(const messages::welcome& welcome) {
     log(log_level::info, fmt::format("arbitrator_is_back term={} steps={}", welcome.term, at_.steps));
   }
   send_waiting_report();
+  if (farewell_step_ == farewell_step::seeking)
+    settle();
 }
 
 /// Not accepted: tries again where that may help, ends where it cannot, and trains on where it trains.
@@ -185,6 +189,8 @@ void worker_protocol::refused(const messages::welcome& welcome) {
   if (phase_ >= phase::training) {
     if (welcome.verdict == welcome_verdict::duplicate_host) // for a while
       greet_later();
+    else if (farewell_step_ == farewell_step::seeking)
+      tell_farewell();
     return;
   }
   // The process that this one follows on may not have been missed yet.
@@ -268,6 +274,8 @@ void worker_protocol::on(const events::tick&) {
   if (!joined())
     return look_for_answer();
   look_after_leave();
+  if (farewell_step_ == farewell_step::seeking)
+    seek();
   const auto finding = watch_.look(at_.seconds, at_.steps, !aggregator_);
   if (finding.verdict == watch_verdict::fine)
     return;
@@ -391,15 +399,34 @@ void worker_protocol::conclude() {
   phase_ = phase::leaving;
   log(log_level::info, fmt::format("training_ended succeeded={} reason=\"{}\" steps={}", account_.succeeded,
                                    account_.reason, account_.steps));
-  if (!aggregator_)
-    return tell_farewell();
+  concluded_seconds_ = at_.seconds;
+  if (aggregator_)
+    settle();
+  else
+    seek();
+}
+
+void worker_protocol::settle() {
   farewell_step_ = farewell_step::settling;
   emit(effects::settle_aggregator{options_.timeouts.request_timeout_ms});
 }
 
+/// For an arbitrator to be told, while one may still come back.
+void worker_protocol::seek() {
+  const bool late = 1000 * (at_.seconds - concluded_seconds_) > options_.timeouts.rejoin_timeout_ms;
+  if (late || stop_asked_ || !account_.succeeded)
+    return tell_farewell();
+  farewell_step_ = farewell_step::seeking;
+  greet();
+}
+
 void worker_protocol::on(const events::aggregator_settled&) {
-  if (farewell_step_ == farewell_step::settling)
+  if (farewell_step_ != farewell_step::settling)
+    return;
+  if (aggregator_)
     tell_farewell();
+  else
+    seek();
 }
 
 /// The farewell as it stands now, to an aggregator if there is one.

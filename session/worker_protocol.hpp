@@ -57,6 +57,9 @@ worker_options options_of(const cluster::cluster_file& file, std::uint64_t diges
 ///     training is over, aggregator in reach --> settle_aggregator --> say_farewell --> end
 ///     the host leaves --> say_farewell --> finish_training --> end     its peers wait for nothing but the farewell
 ///     orphaned --> the same without a word to the aggregator
+///
+/// One that has trained to the end and is orphaned looks for an arbitrator for the rejoin time-out first: one that
+/// begins anew would wait for workers that have all ended.
 class worker_protocol {
 public:
   enum class phase : std::uint8_t { idle, greeting, waiting, training, leaving, ended };
@@ -76,7 +79,7 @@ public:
   decision_slot* decisions() const { return decisions_.get(); }
 
 private:
-  enum class farewell_step : std::uint8_t { none, settling, telling };
+  enum class farewell_step : std::uint8_t { none, seeking, settling, telling };
 
   void on(const events::connected& what);
   void on(const events::disconnected& what);
@@ -120,6 +123,8 @@ private:
   // Coming to an end.
   messages::farewell farewell() const;
   void conclude();
+  void settle();
+  void seek();
   void part();
   bool end_between_generations();
   void look_after_leave();
@@ -168,6 +173,7 @@ private:
   std::uint64_t attempted_steps_ = 0;      ///< of the generation that was left last
   messages::farewell account_;             ///< training's own, of the same
   farewell_step farewell_step_ = farewell_step::none;
+  double concluded_seconds_ = 0; ///< when training had ended
 };
 
 } // namespace dynamix::session

@@ -106,6 +106,23 @@ TEST_F(ArbitratorLoss, EndsWhenASuccessorTakesOverWithAHigherTerm) {
   EXPECT_EQ(farewell_of("w0").parameter_checksum, farewell_of("w1").parameter_checksum);
 }
 
+TEST_F(ArbitratorLoss, EndsWithItsWorkersWhereTheyFinishedWhileItWasGone) {
+  write_slow_file(1);
+  std::vector<program> workers;
+  workers.push_back(start_host("w0"));
+  workers.push_back(start_host("w1"));
+  auto first = start_host("hub");
+  ASSERT_TRUE(wait_for_windows(3)) << workers[0].said();
+  first.signal(SIGKILL);
+  first.wait();
+  ASSERT_TRUE(wait_until([&] { return workers[0].says("training_ended"); })) << workers[0].said();
+  auto second = start_host("hub", "--resume");
+  EXPECT_EQ(second.wait().code, 0) << second.said();
+  EXPECT_TRUE(second.says("training has ended")) << second.said();
+  for (auto& worker : workers)
+    EXPECT_EQ(worker.wait().code, 0) << worker.said();
+}
+
 /// Workers alone, under `stigmergic`: one of their hosts keeps membership and ledger.
 class WorkersAlone : public trial {
 protected:

@@ -213,11 +213,6 @@ void simulation::run_to_the_end() {
       continue;
   if (!checks.violation().empty())
     return;
-  // Where too few are left of an open cluster to begin, and nobody has heard of the end, they wait for whoever may
-  // come.
-  const auto left = std::ranges::count_if(workers, [](const auto& one) { return !one->finished(); });
-  if (!must_end_well_ && !host.ended() && left < shared_file->workers_min)
-    return;
   if (!host.ended() && !all_ended())
     return checks.violated("without faults, the run has not come to its end");
   // The last of either side goes.

@@ -370,10 +370,63 @@ TEST_F(Worker, SaysFarewellBehindTheLastDecisions) {
   EXPECT_EQ(protocol.now(), phase::ended);
 }
 
-TEST_F(Worker, EndsWithoutAWordWhereNobodyIsThereToHearIt) {
+TEST_F(Worker, EndsWithoutAWordWhereNobodyComesToHearIt) {
   train();
   happen(events::disconnected{});
   complete_training();
+  wait(timeouts.rejoin_timeout_ms / 1000.0 - 1);
+  EXPECT_FALSE(did<effects::end>());
+  wait(2);
+  EXPECT_TRUE(did<effects::end>());
+}
+
+TEST_F(Worker, TellsAnArbitratorThatComesBackTheEndOfItsTraining) {
+  train();
+  happen(events::disconnected{});
+  report(2);
+  steps = 20;
+  complete_training();
+  EXPECT_FALSE(did<effects::end>());
+  happen(events::connected{});
+  const auto hellos = look<effects::say_hello>();
+  ASSERT_EQ(hellos.size(), 1U);
+  EXPECT_TRUE(hellos[0].hello.training) << "else it would seem to want to go on";
+  EXPECT_EQ(hellos[0].hello.generation, 1U);
+  EXPECT_EQ(hellos[0].hello.steps, 20U);
+  answer({.rank = 1});
+  ASSERT_EQ(done.size(), 4U);
+  EXPECT_TRUE(std::holds_alternative<effects::send_report>(done[2])) << "its last report comes first";
+  EXPECT_TRUE(did<effects::settle_aggregator>());
+  happen(events::aggregator_settled{});
+  EXPECT_TRUE(did<effects::say_farewell>());
+  happen(events::farewell_answered{true});
+  EXPECT_TRUE(did<effects::end>());
+}
+
+TEST_F(Worker, LooksForAnotherArbitratorWhereTheOneThatItWasToTellTheEndIsLost) {
+  train();
+  complete_training();
+  happen(events::aggregator_down{});
+  happen(events::aggregator_settled{}); // in vain
+  EXPECT_FALSE(did<effects::end>());
+  answer({.rank = 1});
+  EXPECT_TRUE(did<effects::settle_aggregator>());
+}
+
+TEST_F(Worker, LooksForNoArbitratorWhereItWasToStop) {
+  train();
+  happen(events::disconnected{});
+  happen(events::stop_requested{});
+  complete_training();
+  EXPECT_TRUE(did<effects::end>());
+}
+
+TEST_F(Worker, EndsWhereAnArbitratorThatComesBackRefusesIt) {
+  train();
+  happen(events::disconnected{});
+  complete_training();
+  happen(events::connected{});
+  refuse(welcome_verdict::cluster_mismatch);
   EXPECT_TRUE(did<effects::end>());
 }
 
