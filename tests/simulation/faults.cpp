@@ -179,8 +179,12 @@ void fault_injector::strike_worker(const planned_fault& fault) {
 /// time.
 void fault_injector::ask_to_leave(const planned_fault& fault) {
   auto& world = world_;
-  for (const auto mate : world.mates(fault.rank))
+  const auto mates = world.mates(fault.rank);
+  for (const auto mate : mates)
     world.workers[mate]->ask_to_leave(fault.duration_us);
+  // Those that do not leave end with the host all the same.
+  const auto leaving = std::ranges::count_if(mates, [&](auto mate) { return world.workers[mate]->leaves(); });
+  orderly_ &= leaving == 0 || static_cast<std::size_t>(leaving) == mates.size();
   if (!fault.preempts)
     return;
   world.log([&] { return fmt::format("w{} is preempted", fault.rank); });

@@ -38,7 +38,7 @@ void invariants::aggregator_started() {
 }
 
 void invariants::asked(const messages::hello& said, const std::shared_ptr<connection>& through) {
-  asked_[rank_of(said.host)] = {through, said.incarnation, said.generation};
+  asked_[rank_of(said.host)] = {through, said.incarnation, said.generation, said.last_decision.term};
 }
 
 bool invariants::is_known(const simulated_worker& worker) const {
@@ -219,6 +219,7 @@ void invariants::window_judged(const ledger::window& window) {
     auto& expected = judged[rank];
     expected.decided_us = world_.time.now_us();
     expected.batch = row.decided_batch;
+    expected.said_term = known == admitted_.end() ? 0 : known->second.term;
     if (known != admitted_.end() && known->second.through && known->second.through->server().up)
       expected.through = known->second.through;
   }
@@ -300,6 +301,9 @@ void invariants::offered(const simulated_worker& worker, const messages::decisio
   held_[worker.rank()][decision.key] = &*judged;
   if (expected.batch != decision.batch)
     return violated(name() + " is another than the ledger's");
+  // The arbitrator before may have sent a decision that overtook the hello by which this one was made.
+  if (verdict == session::offer_verdict::stale && decision.key.term > expected.said_term)
+    return;
   // A process that is new may get what was made for the one before it.
   const bool outdated = decision.generation < worker.newest().generation || worker.newest().generation == 0;
   if (verdict != session::offer_verdict::accepted && !(verdict == session::offer_verdict::wrong_generation && outdated))

@@ -74,6 +74,7 @@ private:
     std::shared_ptr<connection> through; ///< null where it came through a shard
     std::uint64_t incarnation = 0;
     std::uint64_t generation = 0; ///< that it says
+    std::uint64_t term = 0;       ///< of the newest decision that it had then
   };
   bool is_known(const simulated_worker& worker) const;
   /// Whether nothing at all is to happen: no fault, and not an open cluster, which grows.
@@ -94,6 +95,7 @@ private:
     std::shared_ptr<connection> through;
     std::int64_t decided_us = 0;
     std::uint32_t batch = 0;
+    std::uint64_t said_term = 0; ///< by the worker, as far as the arbitrator had heard
     bool arrived = false;
   };
   using judged_decisions = std::map<std::uint32_t, expected_decision>; ///< by rank
