@@ -3,6 +3,7 @@ by one that knows scalars alone."""
 from __future__ import annotations
 
 import contextlib
+import datetime
 import glob
 import gzip
 import importlib
@@ -18,6 +19,7 @@ from typing import IO, Any, Dict, Iterator, List, Optional, Tuple
 _log = logging.getLogger("dynamix")
 
 Scalar = Tuple[str, float, int]
+TimedScalar = Tuple[str, float, int, Optional[float]]
 
 _OF_REPORT = {"batch": ("batch",), "loss": ("training", "loss"), "accuracy": ("training", "accuracy"),
               "step_seconds": ("training", "iteration_seconds"), "compute_seconds": ("training", "compute_seconds"),
@@ -117,17 +119,35 @@ def newest_window(run: str) -> int:
     raise OSError(f"{run} has no window yet")
 
 
-def scalars(ledger: str) -> Iterator[Scalar]:
-    """(tag, value, step) of every window and evaluation of a `windows.jsonl`."""
+def _of_evaluation(row: Dict[str, Any]) -> Iterator[Scalar]:
+    report = row.get("report", {})
+    for name in _OF_EVALUATION:
+        value = _number(report, (name,))
+        if value is not None and value >= 0:
+            yield f"evaluation/{name}", value, int(report.get("step", 0))
+
+
+def _origin(start: Dict[str, Any]) -> Optional[float]:
+    """When `at_seconds` was 0 for the arbitrator that wrote this row and those behind it, in seconds since 1970."""
+    try:
+        began = datetime.datetime.strptime(str(start.get("started_at")), "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        return None
+    return began.replace(tzinfo=datetime.timezone.utc).timestamp() - (_number(start, ("at_seconds",)) or 0)
+
+
+def scalars(ledger: str) -> Iterator[TimedScalar]:
+    """(tag, value, step, time) of every window and evaluation of a `windows.jsonl`. The time is when its row was
+    written, in seconds since 1970, to the second; None where no row before it says when its arbitrator began."""
+    origin: Optional[float] = None
     for row in rows(ledger):
-        if row.get("kind") == "window":
-            yield from _of_window(row)
-        elif row.get("kind") == "evaluation":
-            report = row.get("report", {})
-            for name in _OF_EVALUATION:
-                value = _number(report, (name,))
-                if value is not None and value >= 0:
-                    yield f"evaluation/{name}", value, int(report.get("step", 0))
+        if row.get("kind") == "start":
+            origin = _origin(row)
+        found = {"window": _of_window, "evaluation": _of_evaluation}.get(str(row.get("kind")))
+        at = _number(row, ("at_seconds",))
+        when = origin + at if origin is not None and at is not None else None
+        for tag, value, step in found(row) if found is not None else ():
+            yield tag, value, step, when
 
 
 def _crc_table() -> List[int]:
@@ -173,17 +193,17 @@ class _ScalarWriter:
         os.makedirs(directory, exist_ok=True)
         name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
         self._file = open(os.path.join(directory, name), "xb")
-        self._record(_nested(3, b"brain.Event:2"))  # file_version
+        self._record(_nested(3, b"brain.Event:2"), None)  # file_version
 
-    def _record(self, event: bytes) -> None:
-        event = struct.pack("<Bd", 1 << 3 | 1, time.time()) + event  # wall_time
+    def _record(self, event: bytes, when: Optional[float]) -> None:
+        event = struct.pack("<Bd", 1 << 3 | 1, time.time() if when is None else when) + event  # wall_time
         length = struct.pack("<Q", len(event))
         self._file.write(length + _masked_crc(length) + event + _masked_crc(event))
 
-    def add_scalar(self, tag: str, value: float, step: int) -> None:
+    def add_scalar(self, tag: str, value: float, step: int, walltime: Optional[float]) -> None:
         value = max(min(value, _LARGEST), -_LARGEST)  # in this order NaN stays
         scalar = _nested(1, tag.encode()) + struct.pack("<Bf", 2 << 3 | 5, value)  # tag, simple_value
-        self._record(b"\x10" + _number_of(step) + _nested(5, _nested(1, scalar)))  # step, summary.value
+        self._record(b"\x10" + _number_of(step) + _nested(5, _nested(1, scalar)), walltime)  # step, summary.value
 
     def close(self) -> None:
         self._file.close()
@@ -197,7 +217,7 @@ def _writer(directory: str) -> Any:
 
 
 def write(run: str, directory: Optional[str] = None) -> str:
-    """Writes the run's curves; returns a line for the user.
+    """Writes the run's curves, each value with the time at which the run had it; returns a line for the user.
 
     Raises OSError where the run has no ledger, or the files cannot be written.
     """
@@ -205,7 +225,7 @@ def write(run: str, directory: Optional[str] = None) -> str:
     target = directory or os.path.join(run, "tensorboard")
     count = 0
     with contextlib.closing(_writer(target)) as writer:
-        for tag, value, step in scalars(ledger):
-            writer.add_scalar(tag, value, step)
+        for tag, value, step, when in scalars(ledger):
+            writer.add_scalar(tag, value, step, walltime=when)
             count += 1
     return f"{count} values in {target}; show them with: tensorboard --logdir {target}"

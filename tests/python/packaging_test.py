@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import unittest.mock
 
@@ -105,19 +106,35 @@ class Command(unittest.TestCase):
                 self.assertEqual(events[0][3], [b"brain.Event:2"])
                 read = []
                 for event in events[1:]:
-                    self.assertGreater(event[1][0], 1e9, "wall_time is not a time")
                     scalar = fields_of(fields_of(event[5][0])[1][0])
-                    read.append((scalar[1][0].decode(), scalar[2][0], event.get(2, [0])[0]))
-                expected = [(tag, struct.unpack("<f", struct.pack("<f", value))[0], step)
-                            for tag, value, step in tensorboard.scalars(str(LEDGER / "windows.jsonl"))]
+                    read.append((scalar[1][0].decode(), scalar[2][0], event.get(2, [0])[0], event[1][0]))
+                expected = [(tag, struct.unpack("<f", struct.pack("<f", value))[0], step, when)
+                            for tag, value, step, when in tensorboard.scalars(str(LEDGER / "windows.jsonl"))]
                 self.assertEqual(read, expected)
 
     def test_finds_the_curves_in_a_ledger(self):
-        found = list(tensorboard.scalars(str(LEDGER / "windows.jsonl")))
+        found = [scalar[:3] for scalar in tensorboard.scalars(str(LEDGER / "windows.jsonl"))]
         tags = {tag for tag, _, _ in found}
         self.assertLessEqual({"batch/ada", "loss/ben", "run/global_batch", "evaluation/test_accuracy"}, tags)
         self.assertIn(("batch/ada", 64.0, 2), found)
         self.assertIn(("evaluation/test_accuracy", 0.503, 14), found)
+
+    def test_gives_values_the_time_at_which_the_run_had_them(self):
+        """And not that of the conversion; also behind another arbitrator, whose clock began later."""
+        with tempfile.TemporaryDirectory() as folder, NO_WRITER:
+            run = pathlib.Path(folder)
+            start = '{"kind":"start","at_seconds":%s,"started_at":"%s"}\n'
+            row = ROW.replace('"key"', '"at_seconds":%s,"key"')
+            (run / "windows.jsonl").write_text(row % (1, 1, 10) + start % (0.5, "2001-09-09T01:46:40Z") +
+                                               row % (60.75, 2, 20) + start % (0, "2001-09-09T02:00:00Z") +
+                                               row % (5, 3, 30) + start % (0, "yesterday") + row % (6, 4, 40))
+            times = [when for _, _, _, when in tensorboard.scalars(str(run / "windows.jsonl"))]
+            self.assertEqual(times, [None, 1e9 + 60.25, 1e9 + 805, None], "None: it cannot be known")
+            self.run_command("tensorboard", folder)
+            events = next((run / "tensorboard").iterdir()).read_bytes()
+            written = [fields_of(record)[1][0] for record in records_of(events)][1:]
+            self.assertEqual(written[1:3], times[1:3])
+            self.assertTrue(all(abs(when - time.time()) < 3600 for when in (written[0], written[3])))
 
     def test_reads_the_older_parts_of_a_ledger(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -128,7 +145,7 @@ class Command(unittest.TestCase):
             (run / "windows-00000000000000000090.jsonl").write_text(second)  # not yet compressed
             (run / "windows.jsonl").write_text(newest)
             os.link(run / "windows.jsonl", run / "windows-00000000000000000180.jsonl")  # about to be rotated
-            batches = [value for _, value, _ in tensorboard.scalars(str(run / "windows.jsonl"))]
+            batches = [value for _, value, _, _ in tensorboard.scalars(str(run / "windows.jsonl"))]
             self.assertEqual(batches, [10, 20, 30])
             self.assertEqual(tensorboard.newest_window(str(run)), 3)
 
@@ -171,7 +188,7 @@ class Command(unittest.TestCase):
                 return open_part(part)
 
             with unittest.mock.patch.object(tensorboard, "_open", compressed_before):
-                self.assertEqual([value for _, value, _ in tensorboard.scalars(str(run / "windows.jsonl"))], [10, 20])
+                self.assertEqual([value for _, value, _, _ in tensorboard.scalars(str(run / "windows.jsonl"))], [10, 20])
             with unittest.mock.patch.object(tensorboard, "_open", side_effect=FileNotFoundError):
                 self.assertRaisesRegex(FileNotFoundError, "is gone", tensorboard.newest_window, folder)
 
