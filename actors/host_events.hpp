@@ -18,7 +18,7 @@ namespace dynamix::actors {
 struct part_outcome {
   bool succeeded = false;
   std::string reason;
-  bool stopped = false; ///< before there was anything to end in order: not succeeded, and nothing has failed
+  bool stopped = false; ///< before training's end: in order or, not succeeded, while there was nothing to end so
 };
 
 /// What one of the host's workers has left behind.

@@ -36,4 +36,9 @@ inline bool tells_completion(const farewell& said) {
   return end_of(said) == farewell_end::completed;
 }
 
+/// Before the end of training, without a failure.
+inline bool tells_stop(const farewell& said) {
+  return end_of(said) == farewell_end::stopped || end_of(said) == farewell_end::cancelled;
+}
+
 } // namespace dynamix::messages

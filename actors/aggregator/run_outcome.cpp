@@ -15,9 +15,11 @@ part_outcome judge_run(const membership& members, const std::vector<messages::fa
     return {false, fmt::format("{} said that training was complete, and {}, who trained with it, were lost",
                                members.names(member_state::departed), doubts)};
   if (succeeded > 0)
-    return {true, static_cast<std::size_t>(succeeded) == members.state().members.size()
-                      ? "all workers have finished"
-                      : fmt::format("{} finished", members.names(member_state::departed))};
+    return {true,
+            static_cast<std::size_t>(succeeded) == members.state().members.size()
+                ? "all workers have finished"
+                : fmt::format("{} finished", members.names(member_state::departed)),
+            std::ranges::none_of(farewells, messages::tells_completion)};
   if (const auto rank = members.state().finished_before)
     return {true, fmt::format("{} finished under a previous arbitrator", members.state().members[*rank].host)};
   if (!farewells.empty() && std::ranges::all_of(farewells, messages::tells_leave) &&

@@ -210,9 +210,9 @@ void arbitration_services::tell_end(const part_outcome& how) {
                                 .succeeded = how.succeeded,
                                 .reason = messages::fit_text(how.reason),
                                 .decisions = {},
-                                .end = how.succeeded ? farewell_end::completed
-                                       : how.stopped ? farewell_end::cancelled
-                                                     : farewell_end::failed};
+                                .end = how.stopped     ? how.succeeded ? farewell_end::stopped : farewell_end::cancelled
+                                       : how.succeeded ? farewell_end::completed
+                                                       : farewell_end::failed};
   leadership::tell_end(system_, around_.network, *options_.file, said,
                        std::chrono::milliseconds(timeouts_.request_timeout_ms));
 }

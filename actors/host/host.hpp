@@ -74,10 +74,10 @@ struct host_options {
 
 struct host_outcome {
   bool succeeded = false;
-  bool left = false;               ///< in order, and the others go on
-  bool stopped = false;            ///< before there was anything to end in order: not succeeded, and nothing has failed
-  std::string reason;              ///< one sentence for a person
-  std::vector<worker_end> workers; ///< of this host's, as they ended
+  bool left = false;    ///< in order, and the others go on
+  bool stopped = false; ///< before training's end: in order or, not succeeded, while there was nothing to end so
+  std::string reason;   ///< one sentence for a person
+  std::vector<worker_end> workers;           ///< of this host's, as they ended
   std::vector<messages::farewell> farewells; ///< all that reached the arbitrator, where this host is it
   std::string checkpoint;                    ///< the last one that this host wrote; empty if none
 };

@@ -52,8 +52,7 @@ gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_sta
         const auto said = unpack<messages::farewell>(received, "gateway");
         if (said && self->state.leader && events) {
           spdlog::info("run_over leader={} reason=\"{}\"", said->host, said->reason);
-          const bool stopped = messages::end_of(*said) == messages::farewell_end::cancelled;
-          events->arbitrator_ended({said->succeeded, said->reason, stopped}, {});
+          events->arbitrator_ended({said->succeeded, said->reason, messages::tells_stop(*said)}, {});
         }
         return atom::finish_v;
       },

@@ -112,7 +112,7 @@ struct worker_performer {
                    key.window);
   }
   void operator()(const effects::end& what) const {
-    const bool stopped = messages::end_of(what.farewell) == messages::farewell_end::cancelled;
+    const bool stopped = messages::tells_stop(what.farewell);
     state.events->worker_ended(
         {{what.succeeded, what.reason, stopped}, fitted(what.farewell), state.training->evaluations()},
         state.training->outcome().checkpoint);

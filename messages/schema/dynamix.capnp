@@ -889,7 +889,7 @@ struct ShardOrder {
   reason @4 :Text;
 
   stopped @5 :Bool;
-  # Before there was anything to end in order: not succeeded, and nothing has failed.
+  # Before training's end: in order or, not succeeded, while there was nothing to end so.
 }
 
 struct Recipients {

@@ -60,7 +60,7 @@ public:
       : agents_watch(file, run, std::move(start)), run_(run), command_(command) {}
 
   std::string ended(const host_end& end) override {
-    if (!end.exit.well() && !stopped_as_asked(end.exit))
+    if (!ended_in_order(end.exit) && !stopped_as_asked(end.exit))
       died_[end.host] = fmt::format("({})\n{}", to_string(end.exit), last_lines(run_.log(end.host), log_lines_shown));
     return "";
   }

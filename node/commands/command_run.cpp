@@ -14,6 +14,7 @@
 #include "node/launch/preemption_watch.hpp"
 #include "node/launch/resume_point.hpp"
 #include "node/launch/run_directory.hpp"
+#include "node/launch/run_end.hpp"
 #include "node/launch/run_lock.hpp"
 #include "node/launch/service_manager.hpp"
 #include "node/launch/shipped_files.hpp"
@@ -211,9 +212,18 @@ void tell_service(const service_manager& manager, actors::host_options& options)
                    .ending = [&manager] { manager.tell(stopping("takes its actors down")); }};
 }
 
+/// For a person, of a host whose part is not done.
+std::string why_undone(exit_code code, const std::string& reason, const run_directory& run) {
+  const char* what = code == exit_failed       ? "error"
+                     : code == exit_unfinished ? "error: training was ended before its end"
+                                               : "stopped before the end";
+  return fmt::format("dynamix-node: {}: {}\nGo on by the same command with --resume {}\n", what, reason,
+                     shell_quoted(run.path()));
+}
+
 /// `display`: null where nobody is shown the run.
 int train(actors::host_options options, const run_directory& run, const actors::host_stop_tokens& stop,
-          host_display* display) {
+          host_display* display, std::ostream& err) {
   const service_manager manager;
   tell_service(manager, options);
   // From before the first row until the results are written.
@@ -243,7 +253,8 @@ int train(actors::host_options options, const run_directory& run, const actors::
       succeeded = false;
     }
   }
-  if (succeeded)
+  const bool completed = succeeded && !outcome.stopped;
+  if (succeeded && (completed || outcome.left))
     spdlog::info("host_ended reason=\"{}\"", outcome.reason);
   else if (outcome.stopped)
     spdlog::warn("host_stopped reason=\"{}\" checkpoint=\"{}\"", outcome.reason, outcome.checkpoint);
@@ -252,7 +263,14 @@ int train(actors::host_options options, const run_directory& run, const actors::
   spdlog::default_logger()->flush();
   if (display != nullptr)
     display->end(whole ? &summary : nullptr, outcome.reason);
-  return succeeded ? exit_done : outcome.stopped ? exit_stopped : exit_failed;
+  const auto code = exit_of_host({.succeeded = succeeded,
+                                  .completed = completed,
+                                  .stopped = outcome.stopped,
+                                  .left = outcome.left,
+                                  .asked = stop.stop.stop_requested()});
+  if (display != nullptr && code != exit_done)
+    err << why_undone(code, outcome.reason, run);
+  return code;
 }
 
 /// This host as it joins an open cluster. Null where the file names it and, with the reason, where it cannot.
@@ -401,7 +419,7 @@ int run(const run_arguments& arguments, command_context& context) {
   const auto watch = watch_for_preemption(arguments.preemption, run, options);
   host_display display(*file, *host, run, context.out);
   return train(std::move(options), run, {.stop = signals.token(), .one_host = signals.terminated()},
-               arguments.log_to_stderr || arguments.swarm_processes > 0 ? nullptr : &display);
+               arguments.log_to_stderr || arguments.swarm_processes > 0 ? nullptr : &display, context.err);
 }
 
 } // namespace

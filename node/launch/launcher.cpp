@@ -190,7 +190,9 @@ private:
       outcome_.given_up.insert(end.host);
       return;
     }
-    if (!end.exit.well() || !doubt.empty())
+    const bool stopped_there =
+        begun_ && !end.exit.by_signal && end.exit.number == exit_stopped && ended_well_by_its_word(end.host);
+    if (!(ended_in_order(end.exit) || stopped_there) || !doubt.empty())
       return ended_badly(end.host, to_string(end.exit) + (doubt.empty() ? "" : "; " + doubt));
     if (phase_ == phase::training && !begun_ && has_left(end.host))
       return ended_badly(end.host, "it was asked to end");
@@ -201,14 +203,22 @@ private:
       finish();
   }
 
+  /// Whether all that its workers have said last is so.
+  template <class Predicate>
+  bool all_said(const std::string& host, Predicate is_so) const {
+    return std::ranges::all_of(options_.file.find(host)->members(), [&](const auto* worker) {
+      const auto said = read_worker_file(options_.run.worker(worker->name));
+      return said && is_so(said->farewell);
+    });
+  }
   /// By its workers' own word, or by its replica's in the ledger.
   bool has_left(const std::string& host) const {
-    if (!options_.file.find(host)->takes_part())
-      return replicas_left_.contains(host);
-    return std::ranges::all_of(options_.file.find(host)->members(), [this](const auto* worker) {
-      const auto said = read_worker_file(options_.run.worker(worker->name));
-      return said && messages::tells_leave(said->farewell);
-    });
+    return options_.file.find(host)->takes_part() ? all_said(host, messages::tells_leave)
+                                                  : replicas_left_.contains(host);
+  }
+  /// Somebody else's signal has ended training there, and so everywhere. Where nobody works, others tell of it.
+  bool ended_well_by_its_word(const std::string& host) const {
+    return !options_.file.find(host)->takes_part() || all_said(host, [](const auto& said) { return said.succeeded; });
   }
 
   /// As `systemctl stop` means it: whoever asked for it starts it again. A process may end some time after its leave.
@@ -375,6 +385,10 @@ std::string last_lines(const std::string& path, std::size_t lines) {
 
 bool stopped_as_asked(const child_exit& exit) {
   return exit.number == (exit.by_signal ? SIGINT : exit_stopped);
+}
+
+bool ended_in_order(const child_exit& exit) {
+  return exit.well() || (!exit.by_signal && exit.number == exit_unfinished);
 }
 
 launch_outcome launch(const launch_options& options, live_output& output, std::stop_token stop) {

@@ -80,6 +80,9 @@ launch_outcome launch(const launch_options& options, live_output& output, std::s
 /// By the SIGINT that it was sent, before or after it could do anything about it.
 bool stopped_as_asked(const child_exit& exit);
 
+/// Nothing has failed: training came to its end or, nobody having asked this host's process for it, ended before.
+bool ended_in_order(const child_exit& exit);
+
 /// The end of a log, at most `lines` lines, each indented by four spaces.
 std::string last_lines(const std::string& path, std::size_t lines);
 

@@ -3,6 +3,7 @@
 /// A run of a whole cluster on this machine, from the first check to its results: what `local` and `compare` share.
 
 #include "node/launch/launcher.hpp"
+#include "node/launch/run_end.hpp"
 #include "node/reports/run_records.hpp"
 
 #include <iosfwd>
@@ -39,8 +40,11 @@ struct local_run {
   std::string problem; ///< why the results could not be written; empty: they are
 
   /// What was asked for was done.
-  bool succeeded() const { return problem.empty() && launched.succeeded && summary.succeeded && at_end(); }
-  bool at_end() const { return launched.over || summary.completed; }
+  bool succeeded() const { return exit_of_run(end()) == exit_done; }
+  run_end end() const {
+    return {.succeeded = problem.empty() && launched.succeeded && summary.succeeded,
+            .completed = launched.over || summary.completed};
+  }
 };
 /// Launches the hosts, waits for their end and writes the run's results. The directory is prepared. Where the file
 /// names no keys, hosts have new ones for as long as the run lasts, unless the file or the options say `insecure`.

@@ -1,5 +1,6 @@
 /// Workers that die, hang and come back in mid-training, and training that a person stops.
 
+#include "messages/leave.hpp"
 #include "tests/cluster/trial.hpp"
 #include "trainer/checkpoint.hpp"
 
@@ -222,8 +223,9 @@ TEST_F(LeavingHost, ThatAloneArbitratesOrIsTheLastWorkerEndsTraining) {
     auto worker = start_host("w0");
     ASSERT_TRUE(wait_for_windows(3)) << worker.said();
     (last == std::string("hub") ? arbitrator : worker).signal(SIGTERM);
-    EXPECT_EQ(worker.wait().code, 0) << last << ": " << worker.said();
-    EXPECT_EQ(arbitrator.wait().code, 0) << last << ": " << arbitrator.said();
+    const bool worker_asked = last == std::string("w0");
+    EXPECT_EQ(worker.wait().code, worker_asked ? 130 : 3) << last << ": " << worker.said();
+    EXPECT_EQ(arbitrator.wait().code, worker_asked ? 3 : 130) << last << ": " << arbitrator.said();
     EXPECT_EQ(farewell_of("w0").reason, "stopped") << last;
     EXPECT_EQ(summary()["reason"], "stopped") << last;
     std::filesystem::remove_all(run().path());
@@ -265,6 +267,25 @@ TEST_F(StoppedTraining, EndsGracefullyAndCanBeResumed) {
   EXPECT_GE(all[windows_before].workers.front().report.first_step, from.state.step) << "it trained steps twice";
   for (const char* worker : {"w1", "w2"})
     EXPECT_EQ(farewell_of(worker).parameter_checksum, farewell_of("w0").parameter_checksum);
+}
+
+/// Hosts that were started by themselves said 0, and `local` 1.
+TEST_F(StoppedTraining, ByAGradientThatIsNotFiniteIsNoSuccessOfAnyCommand) {
+  write_file({.epochs = 3, .training = "learning_rate = 10\nweight_decay = 1\n", .cluster = patient_cluster});
+  auto arbitrator = start_host("hub");
+  auto second = start_host("w1");
+  const auto first = end_of({"run", "--cluster", file(), "--name", "w0", "--out", run().path()});
+  EXPECT_EQ(first.code, 3) << first.output;
+  EXPECT_THAT(first.output,
+              HasSubstr("error: training was ended before its end: the gradients of all workers in step "));
+  EXPECT_THAT(first.output, HasSubstr("Go on by the same command with --resume "));
+  for (auto* other : {&second, &arbitrator})
+    EXPECT_EQ(other->wait().code, 3) << other->said();
+  EXPECT_EQ(messages::end_of(farewell_of("w1")), messages::farewell_end::stopped);
+  std::filesystem::remove_all(run().path());
+  const auto whole = start_local().wait();
+  EXPECT_EQ(whole.code, 1) << whole.output;
+  EXPECT_THAT(whole.output, HasSubstr("training was ended before its end: the gradients of all workers in step "));
 }
 
 /// Workers that move work at every step, of whom one is killed and comes back; all are stopped, and resumed.

@@ -159,23 +159,23 @@ TEST_F(LauncherLeftByOne, TellsItAlsoWhenItsProcessOutlivesTheTraining) {
 
 TEST_F(Launcher, GivesAWorkerUpThatDiesTooOftenAndGoesOnWithTheRest) {
   const auto outcome =
-      launch_with(begin + "if [ $name = ben ]; then echo $$ > $ran/ben.pid; echo out of memory; exit 3; fi\n"
+      launch_with(begin + "if [ $name = ben ]; then echo $$ > $ran/ben.pid; echo out of memory; exit 7; fi\n"
                           "until lives ben 6; do sleep 0.1; done\n"
                           "while [ -d /proc/$(cat $ran/ben.pid) ]; do sleep 0.1; done; sleep 1");
   EXPECT_TRUE(outcome.succeeded) << outcome.error;
   EXPECT_THAT(outcome.restarts, ElementsAre(Pair("ben", 5U)));
   EXPECT_THAT(outcome.given_up, ElementsAre("ben"));
   EXPECT_THAT(outcome.warnings,
-              ElementsAre("ben died (exit code 3) too often and is given up; the run goes on without it"));
+              ElementsAre("ben died (exit code 7) too often and is given up; the run goes on without it"));
   EXPECT_THAT(printed_.str(), HasSubstr("restarting (5 of 5 within 30 s)"));
 }
 
 TEST_F(Launcher, EndsWhenTheLastWorkerIsGivenUp) {
   file_.hosts.pop_back(); // ben alone works
   const auto outcome = launch_with(begin + "if [ $name = ada ]; then exec sleep 60; fi\n"
-                                           "echo out of memory; exit 3");
+                                           "echo out of memory; exit 7");
   EXPECT_FALSE(outcome.succeeded);
-  EXPECT_THAT(outcome.error, HasSubstr("host \"ben\" died (exit code 3) 6 s into training, in or after window 3"));
+  EXPECT_THAT(outcome.error, HasSubstr("host \"ben\" died (exit code 7) 6 s into training, in or after window 3"));
   EXPECT_THAT(outcome.last_words, HasSubstr("    out of memory\n"));
   EXPECT_THAT(outcome.given_up, ElementsAre("ben"));
 }
@@ -198,6 +198,13 @@ TEST_F(Launcher, StartsNobodyAgainOnceAWorkerHasEndedWell) {
                           "cy) echo $$ > $ran/cy.pid;;\nesac\nsleep 1");
   EXPECT_THAT(outcome.error, HasSubstr("host \"ben\" died (exit code 1)"));
   EXPECT_EQ(said_by("ben"), "--out\n");
+}
+
+TEST_F(Launcher, TakesHostsWhoseTrainingEndedBeforeItsEndForNoDeaths) {
+  const auto outcome = launch_with(begin + "if [ $name = ada ]; then sleep 0.5; fi; exit 3");
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_THAT(outcome.restarts, IsEmpty());
+  EXPECT_TRUE(outcome.succeeded) << "what the workers have said tells the rest";
 }
 
 TEST_F(Launcher, PassesAStopOnToEveryHost) {
