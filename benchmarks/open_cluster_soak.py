@@ -28,6 +28,7 @@ from typing import Dict, List, Tuple
 STAYING = ("hub", "w0", "w1")
 SAMPLE_SECONDS = 5.0
 END_SECONDS = 120.0
+ENDED_EARLY = 3  # with the training, which another host's stop has ended
 STOPPED = 130  # before it had joined; a process that has hardly begun ends by the signal itself
 
 FILE = """[cluster]
@@ -166,7 +167,7 @@ class Soak:
         self.end("hub", signal.SIGTERM, True)  # the only arbitrator: training ends
         for name in list(self.processes):
             try:
-                if self.processes[name].wait(END_SECONDS) != 0:
+                if self.processes[name].wait(END_SECONDS) not in (0, ENDED_EARLY):
                     self.problems.append(f"{name} ended with {self.processes[name].returncode}")
             except subprocess.TimeoutExpired:
                 self.problems.append(f"{name} did not end with the training")

@@ -85,9 +85,9 @@ TEST_F(OpenCluster, GrowsAndShrinksFromOneToEightWithEverySampleDealtOnceAnEpoch
   EXPECT_EQ(members_when(2), (std::vector<std::string>{"w0", "guest1"}));
   EXPECT_EQ(windows().back().workers.back().report.rank, 1U);
   arbitrator.signal(SIGTERM); // the only one: training ends
-  EXPECT_EQ(arbitrator.wait().code, 0) << arbitrator.said();
-  EXPECT_EQ(listed.wait().code, 0) << listed.said();
-  EXPECT_EQ(guests.at("guest1").wait().code, 0) << guests.at("guest1").said();
+  EXPECT_EQ(arbitrator.wait().code, 130) << arbitrator.said();
+  EXPECT_EQ(listed.wait().code, 3) << "before its end\n" << listed.said();
+  EXPECT_EQ(guests.at("guest1").wait().code, 3) << guests.at("guest1").said();
 
   const auto last = farewell_of("w0");
   EXPECT_EQ(last.steps, farewell_of("guest1").steps);
@@ -129,8 +129,10 @@ TEST_F(OpenCluster, WithKeysTakesWhoeverHasACertificateAndTellsOneTooManyToWait)
   auto late = start_host("late");
   EXPECT_TRUE(wait_until([&] { return late.says("waits_for_place"); })) << late.said();
   successor.signal(SIGTERM);
-  for (auto* one : {&successor, &listed, &guest, &late})
-    EXPECT_EQ(one->wait().code, 0) << one->said();
+  EXPECT_EQ(successor.wait().code, 130) << successor.said();
+  for (auto* one : {&listed, &guest})
+    EXPECT_EQ(one->wait().code, 3) << "before its end\n" << one->said();
+  EXPECT_EQ(late.wait().code, 0) << late.said();
   EXPECT_THAT(late.said(), HasSubstr("host_ended reason=\"training is over"));
   EXPECT_EQ(farewell_of("w0").parameter_checksum, farewell_of("guest").parameter_checksum);
 }

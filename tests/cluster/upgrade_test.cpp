@@ -59,8 +59,8 @@ TEST_P(RollingRestart, LosesNoStep) {
   EXPECT_TRUE(wait_until([&] { return windows().back().key.term > term; })) << at("hub").said();
 
   at("hub").signal(SIGTERM);
-  for (const auto* host : {"hub", "w0", "w1"})
-    EXPECT_EQ(at(host).wait().code, 0) << at(host).said();
+  for (const auto* host : {"hub", "w0", "w1"}) // an older release says 0
+    EXPECT_THAT(at(host).wait().code, testing::AnyOf(0, host == std::string("hub") ? 130 : 3)) << at(host).said();
   EXPECT_EQ(farewell_of("w0").steps, farewell_of("w1").steps);
   EXPECT_EQ(farewell_of("w0").parameter_checksum, farewell_of("w1").parameter_checksum);
   for (const auto& formed : generations())
