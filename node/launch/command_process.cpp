@@ -15,19 +15,22 @@ namespace {
 
 constexpr std::array passed_on = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-std::atomic<pid_t> signal_receiver = 0; ///< 0: nobody yet
-std::atomic<int> early_signal = 0;      ///< came before the command was started
-static_assert(std::atomic<pid_t>::is_always_lock_free, "a signal handler may touch nothing else");
+std::atomic<pid_t> signal_receiver = 0;  ///< 0: nobody yet
+std::atomic<int> early_signal = 0;       ///< came before the command was started
+std::atomic<bool> leads_session = false; ///< of a terminal: nothing stands between them, as under `ssh -t`
+static_assert(std::atomic<pid_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
+              "a signal handler may touch nothing else");
 
 std::array<struct sigaction, passed_on.size()> actions_before;
 
 void pass_on(int number, siginfo_t* about, void*) {
-  if (about->si_code == SI_KERNEL) // a terminal sends it to the whole process group
-    return;
-  if (const pid_t id = signal_receiver.load(); id > 0)
-    kill(id, number);
-  else
+  const pid_t id = signal_receiver.load();
+  // A terminal sends it to the whole process group, but tells only the leader of its session that it is gone.
+  const bool to_all = about->si_code == SI_KERNEL && !(number == SIGHUP && leads_session.load());
+  if (id <= 0)
     early_signal = number;
+  else if (!to_all)
+    kill(id, number);
 }
 
 sigset_t passed_set() {
@@ -68,6 +71,7 @@ command_process::command_process() {
   sigemptyset(&action.sa_mask);
   signal_receiver = 0;
   early_signal = 0;
+  leads_session = getsid(0) == getpid();
   for (std::size_t i = 0; i < passed_on.size(); ++i) {
     sigaction(passed_on[i], nullptr, &actions_before[i]);
     if (actions_before[i].sa_handler != SIG_IGN) // as nohup wants it

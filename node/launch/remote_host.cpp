@@ -33,6 +33,8 @@ std::string remote_script(const remote_options& options, const cluster::host& ho
   // The process inherits the lock, and holds it as long as it lives.
   script += fmt::format("exec 9>launch.lock; flock -w {} 9 || {{ echo 'another launch runs in '{} >&2; exit 2; }}; ",
                         lock_patience_seconds, directory);
+  // Where the connection is gone, what the shell says of how its process ended would end it before the keys are.
+  script += "trap '' PIPE; ";
   std::set<std::string> made;
   for (const auto& file : files) {
     const auto parent = std::filesystem::path(file.path).parent_path().string();
@@ -48,7 +50,7 @@ std::string remote_script(const remote_options& options, const cluster::host& ho
                   shell_quoted(options.program), shell_quoted(host.name));
   for (const auto& argument : arguments)
     script += " " + shell_quoted(argument);
-  script += " </dev/null 3<&- >&2; code=$?; kill $w; rm -rf keys pid; ";
+  script += " </dev/null 3<&- >&2; code=$?; rm -rf keys; kill $w 2>/dev/null; rm -f pid; ";
   for (const auto* worker : host.members())
     script += fmt::format("cat workers/{} 2>/dev/null; printf '\\f'; ",
                           shell_quoted(cluster::file_name_of(worker->name) + ".json"));

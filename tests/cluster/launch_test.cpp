@@ -4,6 +4,7 @@
 #include "ledger/segments.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/cluster/scripted_client.hpp"
+#include "tests/cluster/sshd.hpp"
 #include "tests/cluster/trial.hpp"
 
 #include <charconv>
@@ -21,38 +22,18 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr auto sshd_program = "/usr/sbin/sshd";
-
 class Launch : public trial {
 protected:
   void SetUp() override {
-    if (!std::filesystem::exists(sshd_program))
-      GTEST_SKIP() << sshd_program << " is not installed";
+    if (!std::filesystem::exists(sshd::program))
+      GTEST_SKIP() << sshd::program << " is not installed";
   }
 
   /// The cluster's file, and an sshd that only the key of this test opens. `shell`: what people log in to, with a home
   /// of the test's own; empty: as this user.
   void start_machines(const trial_options& options, const std::string& shell = "") {
     write_file(options);
-    for (const auto* key : {"machine", "user"})
-      ASSERT_EQ(run_shell(fmt::format("ssh-keygen -q -t ed25519 -N '' -f {}", in(key))), 0);
-    std::filesystem::copy_file(in("user.pub"), in("authorized"));
-    if (geteuid() == 0) // where sshd has its children without privileges
-      std::filesystem::create_directories("/run/sshd");
-    const auto text = fmt::format("Port {}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\n"
-                                  "StrictModes no\nUsePAM {}\nPasswordAuthentication no\nPermitRootLogin yes\n",
-                                  port_of_sshd(), in("machine"), in("authorized"), geteuid() == 0 ? "yes" : "no") +
-                      (shell.empty() ? ""
-                                     : fmt::format("ForceCommand exec env -u SHLVL HOME={} {} -c "
-                                                   "\"$SSH_ORIGINAL_COMMAND\"\n",
-                                                   in("home"), shell));
-    ASSERT_EQ(storage::write_file_atomically(in("sshd.conf"), text), "");
-    ASSERT_EQ(
-        sshd_.start(
-            {.program = sshd_program, .arguments = {"-D", "-e", "-f", in("sshd.conf")}, .output = in("sshd.log")}),
-        "");
-    ASSERT_TRUE(wait_until([&] { return contents_of(in("sshd.log")).find("Server listening") != std::string::npos; }))
-        << contents_of(in("sshd.log"));
+    sshd_.start(directory_.path(), port_of_sshd(), shell);
   }
 
   program launch(const std::vector<std::string>& more = {}) const {
@@ -108,23 +89,13 @@ protected:
   }
 
   std::string in(const std::string& name) const { return directory_.path() + "/" + name; }
-  std::string ssh() const {
-    return fmt::format("ssh -F none -p {} -i {} -oIdentitiesOnly=yes -oStrictHostKeyChecking=no "
-                       "-oUserKnownHostsFile=/dev/null -oLogLevel=ERROR",
-                       port_of_sshd(), in("user"));
-  }
+  std::string ssh() const { return sshd_.ssh(); }
 
 private:
   /// Behind the hosts' own.
   std::uint16_t port_of_sshd() const { return static_cast<std::uint16_t>(port(2) + 1000); }
-  int run_shell(const std::string& command) const {
-    node::child_process process;
-    EXPECT_EQ(process.start({.program = "/bin/sh", .arguments = {"-c", command}, .output = in("shell.log")}), "");
-    EXPECT_TRUE(wait_until([&] { return !process.running(); }));
-    return process.poll()->number;
-  }
 
-  node::child_process sshd_;
+  sshd sshd_;
 };
 
 TEST_F(Launch, TrainsOnHostsThatShareNothingAndBringsTheRunHome) {
