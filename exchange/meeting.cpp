@@ -30,7 +30,8 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using bytes = std::vector<std::uint8_t>;
 
-constexpr milliseconds call_time{5000};
+/// So that within five seconds people can read who does not reach whom.
+constexpr milliseconds call_time{4000};
 /// For what a stranger may leave out: who it is.
 constexpr milliseconds introduction_time{2000};
 constexpr std::size_t introductions_max = 256;

@@ -12,7 +12,7 @@
 namespace dynamix::exchange {
 namespace {
 
-constexpr std::chrono::milliseconds connect_time{5000};
+constexpr std::chrono::milliseconds connect_time{4000}; ///< as in the clear (meeting.cpp)
 constexpr std::size_t port_bytes = 2;
 constexpr std::size_t announcement_bytes_max = 512;
 
