@@ -57,6 +57,9 @@ static __always_inline void count_bytes(__u64* total, struct network_slot* slot,
     __sync_fetch_and_add(&slot->control_bytes, bytes);
 }
 
+/// Keeps the compiler from making one addition of those in two branches, whose sum would not be at a constant place.
+#define here(pointer) asm volatile("" : "+r"(pointer))
+
 /// The TCP header of a packet and the length of all its headers; null for what is no TCP or has IP
 /// options, which TCP does without. Found at constant places, since others take CAP_PERFMON or a helper's time.
 static __always_inline struct tcphdr* find_tcp(struct __sk_buff* packet, __u32* headers) {
@@ -66,12 +69,14 @@ static __always_inline struct tcphdr* find_tcp(struct __sk_buff* packet, __u32* 
   if (packet->protocol == bpf_htons(ETH_P_IP)) {
     struct iphdr* header = begin;
     tcp = (void*)(header + 1);
+    here(tcp);
     if ((void*)(tcp + 1) > end || header->protocol != IPPROTO_TCP || header->ihl * 4 != sizeof(*header))
       return 0;
     *headers = sizeof(*header) + tcp->doff * 4;
   } else {
     struct ipv6hdr* header = begin;
     tcp = (void*)(header + 1);
+    here(tcp);
     if ((void*)(tcp + 1) > end || header->nexthdr != IPPROTO_TCP)
       return 0;
     *headers = sizeof(*header) + tcp->doff * 4;
