@@ -1,4 +1,5 @@
 """What a run of a system comes to: one row. Pure, over what the ranks have written."""
+import collections
 import json
 import statistics
 
@@ -67,10 +68,14 @@ def kill_row(ranks, killed_rank, killed_at, started_at, samples):
         counts[number] += 1
     row = {"survivors_next_step_seconds": max(nexts) - killed_at if nexts and None not in nexts else None,
            "newcomers_first_step_seconds": min(came) - started_at if came else None}
-    if counts:
-        usual = statistics.median_low(sorted(counts.values()))
-        row["samples_behind"] = sum(max(0, usual - 1 - count) for count in counts.values())
-        row["samples_ahead"] = sum(max(0, count - usual - 1) for count in counts.values())
+    if counts:  # in the middle of a pass two counts are right, one and the next: those that leave the fewest uses to explain
+        times = collections.Counter(counts.values())
+
+        def behind_and_ahead(right):
+            return (sum(number * max(0, right - count) for count, number in times.items()),
+                    sum(number * max(0, count - right - 1) for count, number in times.items()))
+
+        row["samples_behind"], row["samples_ahead"] = min(map(behind_and_ahead, range(max(times) + 1)), key=sum)
     return row
 
 
