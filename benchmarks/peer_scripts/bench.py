@@ -12,6 +12,7 @@ import torch
 DATA = "/usr/share/datasets/fashion-mnist"
 HELD_OUT = 2000
 EVALUATION_SECONDS = 0.5
+START_SECONDS = 60
 
 
 def read(name, dimensions):
@@ -46,8 +47,17 @@ class Job:
     def write(self, **row):
         self.file.write(json.dumps({"at": time.monotonic(), **row}) + "\n")
 
+    def wait_for_all(self):
+        """Until all members are loaded, so that no system trains, or is measured, while its members still come."""
+        until = time.monotonic() + START_SECONDS
+        while len({path.name.split("-")[1] for path in pathlib.Path(self.told["out"]).glob("rank-*")}) < self.world:
+            if time.monotonic() > until:
+                raise TimeoutError(f"not all members have been loaded within {START_SECONDS} s")
+            time.sleep(0.02)
+
     def model(self):
         """The same at the start in all processes."""
+        self.wait_for_all()
         torch.manual_seed(self.told["seed"])
         if self.told["model"] == "lenet":
             layers = [torch.nn.Conv2d(1, 6, 5, padding=2), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Conv2d(6, 16, 5),
