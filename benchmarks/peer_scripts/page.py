@@ -4,7 +4,7 @@ import statistics
 import rows
 from systems import JOBS, SYSTEMS
 
-_QUIET_LOAD = 4.0
+_QUIET_CORES, _QUIET_LOAD = 0.5, 8.0  # of others before a run; of all in it
 
 #: System, and for each property what it does and what says so: a test, a line of its source, or its documents.
 _PROPERTIES = ["unequal batches", "changes them online", "a death", "joins a stranger", "exact mean", "FSDP", "telemetry", "lines to adopt"]
@@ -206,12 +206,13 @@ def _seconds(kept, job):
 
 
 def _warnings(kept):
-    busy = [row for row in kept["rows"] if max(row.get("load", [0])) > _QUIET_LOAD]
+    busy = [row for row in kept["rows"] if row.get("busy_cores_before", 0) > _QUIET_CORES or row.get("load", 0) > _QUIET_LOAD]
     if not kept["rows"]:
         return ["No rows yet: `benchmarks/peers --all` makes them, and this page.", ""]
     if busy:
-        return [*_untried(kept), f"**The machine was not quiet**: its load was above {_QUIET_LOAD:.0f} in {len(busy)} of {len(kept['rows'])} runs (at most "
-                f"{max(max(row['load']) for row in busy):.0f}), so times here show that each adapter runs, and no more.", ""]
+        return [*_untried(kept), f"**The machine was not quiet** in {len(busy)} of {len(kept['rows'])} runs: others used more than "
+                f"{_QUIET_CORES} cores before it, or the load was above {_QUIET_LOAD:.0f} (at most {max(row['load'] for row in busy):.0f}), so "
+                "times here show that each adapter runs, and no more.", ""]
     return _untried(kept)
 
 
