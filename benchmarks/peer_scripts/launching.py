@@ -40,6 +40,10 @@ class Running:
         self.system, self.job, self.python, self.out, self.environment = system, job, python, out, environment
         self.processes, self.ranks = [], {}
         self.log = open(out / "log", "ab")
+
+    def begin(self):
+        """Starts them all. OSError where the first does not come."""
+        system, job, python = self.system, self.job, self.python
         script = [python, str(HERE / system["script"]), *system.get("arguments", [])]
         if system["launcher"] == "torchrun":
             torchrun = [python, "-m", "torch.distributed.run", "--nproc-per-node", str(job["workers"]), "--master-addr", "127.0.0.1",
