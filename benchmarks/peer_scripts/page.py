@@ -41,11 +41,13 @@ _WORK = {
 #: What a reader of a job's table needs to know.
 _NOTES = {
     "steady": "`told` and AdaptDL's, torchft's and plain DDP's equal batches all have the same global batch, 128; Dynamix keeps it unless its "
-              "policy chooses another. hivemind's peers average once in 2,048 samples, so its losses come later.",
+              "policy chooses another. hivemind's peers average once in 2,048 samples, so its losses come later. "
+              "AdaptDL fits its model of steps once in 30 s, which is longer than a run here.",
     "killed": "torchrun starts all members again from the script's beginning, since it has no snapshot yet: what was trained is lost. A "
               "step of hivemind is one peer's own; peers meet every 2,048 samples, and each shuffles the whole data set for itself. Samples "
               "are counted over the whole run, by the passes that most samples have had.",
-    "equal": "Agents and arbitrator of \"Dynamix\" run on the same two cores as the members.",
+    "equal": "Agents and arbitrator of Dynamix run on the same two cores as the members, but for \"without agents\". Its default policy changes "
+             "the global batch: then steps are longer, and samples/s say nothing of how fast the model learns; lb-bsp keeps it.",
 }
 
 _WHEN = """## When to use something else
@@ -98,11 +100,12 @@ def _columns(job):
 
     if "kill" in JOBS[job]:
         return [("survivors' next step, s", values("survivors_next_step_seconds"), 2, min),
-                ("newcomer's first step, s", values("newcomers_first_step_seconds"), 1, min),
+                ("newcomer's first step, s", values("newcomers_first_step_seconds"), 2, min),
                 ("samples used less often than others", values("samples_behind"), 0, min),
                 ("more often", values("samples_ahead"), 0, min)]
     if job == "equal":
-        return [("step, ms", values("step_ms"), 2, min), ("x plain", ratios("step_ms"), 2, None)]
+        return [("samples a step", values("samples_per_step"), 0, None), ("step, ms", values("step_ms"), 2, min),
+                ("x plain", ratios("step_ms"), 2, None), ("samples/s", values("samples_per_second"), 0, max)]
     columns = [("samples/s", values("samples_per_second"), 0, max), ("x plain", ratios("samples_per_second"), 2, None)]
     if JOBS[job]["change"]:
         columns += [("samples/s after the change", values("samples_per_second_after"), 0, max),
@@ -185,6 +188,13 @@ def _picture(kept, job):
     return "\n".join([*parts, f'<text x="360" y="{height - 8}" fill="#555">{field.replace("_", " ")}</text>', "</svg>", ""])
 
 
+def _commits(kept):
+    """One, or those of each job."""
+    jobs = {job: sorted({row["commit"] for row in kept["rows"] if row["job"] == job and "commit" in row}) for job in JOBS}
+    all_of_them = {commit for commits in jobs.values() for commit in commits}
+    return ", ".join(all_of_them) if len(all_of_them) == 1 else ", ".join(f"{'/'.join(commits)} ({job})" for job, commits in jobs.items() if commits)
+
+
 def _untried(kept):
     """What no round was tried of, by job."""
     lines = []
@@ -210,9 +220,10 @@ def _warnings(kept):
     if not kept["rows"]:
         return ["No rows yet: `benchmarks/peers --all` makes them, and this page.", ""]
     if busy:
+        named = ", ".join(f"{row['job']} {row['seed']} {SYSTEMS[row['system']]['title']}" for row in busy[:12])
         return [*_untried(kept), f"**The machine was not quiet** in {len(busy)} of {len(kept['rows'])} runs: others used more than "
-                f"{_QUIET_CORES} cores before it, or the load was above {_QUIET_LOAD:.0f} (at most {max(row['load'] for row in busy):.0f}), so "
-                "times here show that each adapter runs, and no more.", ""]
+                f"{_QUIET_CORES} cores before it, or the load was above {_QUIET_LOAD:.0f}. Believe no difference that needs these (job, round, "
+                f"system): {named}{' and more' if len(busy) > 12 else ''}.", ""]
     return _untried(kept)
 
 
@@ -226,7 +237,7 @@ def text_of(kept):
              "the median of the rounds (least to greatest). `told` was given the hosts' true speeds, which no system knows. The rows are in "
              "[`benchmarks/results/peers.json`](../benchmarks/results/peers.json).", ""]
     if stamp:
-        lines += [f"Commit {stamp['commit']}, {stamp['cores']} cores, Python {stamp['python']}; " +
+        lines += [f"Commit {_commits(kept)}; {stamp['cores']} cores, Python {stamp['python']}; " +
                   ", ".join(f"{name} {version}" for name, version in stamp["versions"].items()) + ".", ""]
     for name, why in kept.get("missing", {}).items():
         lines += [f"{name} does not install here: {why}", ""]

@@ -47,10 +47,13 @@ def speed_row(ranks, seconds, change=None):
 
 
 def step_row(ranks):
-    """The median step of the first rank, milliseconds."""
+    """The median step of the first rank behind its first 20, milliseconds; samples of all a second, and of all in its median step."""
     lines = next(steps_of(lines) for (rank, _), lines in ranks.items() if rank == 0)
     gaps = [later["at"] - earlier["at"] for earlier, later in zip(lines[20:], lines[21:])]
-    return {"step_ms": 1e3 * statistics.median(gaps)}
+    began, end = lines[20]["at"], lines[-1]["at"]
+    samples = sum(line["samples"] for own in ranks.values() for line in steps_of(own) if began < line["at"] <= end)
+    return {"step_ms": 1e3 * statistics.median(gaps), "samples_per_second": samples / (end - began),
+            "samples_per_step": sum(statistics.median(line["samples"] for line in steps_of(own)[20:]) for own in ranks.values())}
 
 
 def kill_row(ranks, killed_rank, killed_at, started_at, samples):

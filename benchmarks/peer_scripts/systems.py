@@ -22,9 +22,9 @@ SYSTEMS = {
     "dynamix elastic": {"script": "with_dynamix_elastic.py", "launcher": "store", "title": "Dynamix, elastic"},
 }
 
-_MLP = {"model": "mlp", "samples": 8000, "batch": 32, "change": None, "numbers": False}
+_MLP = {"model": "mlp", "samples": 8000, "batch": 32, "change": None, "numbers": False, "evaluate_seconds": 0.5}
 _UNEQUAL = {**_MLP, "workers": 4, "rates": [250, 250, 500, 1000], "batches": [16, 16, 32, 64], "seconds": 15,
-            "targets": ["0.7", "0.5", "0.4"]}
+            "targets": ["0.7", "0.6", "0.5"]}
 _BY_SPEED = ["plain", "told", "accelerate", "adaptdl", "torchft told", "hivemind", "dynamix", "dynamix lb-bsp"]
 
 #: In the order in which a budget of time is spent. `seconds`: behind the first step of all, where one is killed behind its return.
@@ -37,9 +37,10 @@ JOBS = {
                "systems": ["torchrun", "torchft", "torchft mended", "hivemind", "dynamix elastic"],
                "title": "One of three members is killed, and started again 3 s later"},
     "equal": {**_MLP, "workers": 2, "rates": None, "batches": [32] * 2, "seconds": 6,
-              "systems": ["plain", "plain again", "accelerate", "adaptdl", "torchft", "dynamix alone", "dynamix"],
+              "systems": ["plain", "plain again", "accelerate", "adaptdl", "torchft", "dynamix alone", "dynamix", "dynamix lb-bsp"],
               "title": "Two equal hosts that only compute: what joining costs"},
-    "real": {**_MLP, "model": "lenet", "workers": 2, "rates": None, "batch": 64, "batches": [96, 32], "seconds": 12, "quota": 0.33,
+    "real": {**_MLP, "model": "lenet", "workers": 2, "rates": None, "batch": 64, "batches": [32, 96], "seconds": 12,
+             "quota": {"rank": 0, "share": 0.33}, "evaluate_seconds": 2,
              "targets": ["1.0", "0.7", "0.5"],
              "systems": ["plain", "told", "accelerate", "dynamix", "dynamix lb-bsp"],
              "title": "LeNet, a core for each of two hosts, one with a quota of a third of its own"},

@@ -54,6 +54,13 @@ class Rows(unittest.TestCase):
         row = rows.kill_row(self.read(r0_1=again, r1_2=[]), 1, 2.1, 5.0, 10)
         self.assertEqual((row["samples_behind"], row["samples_ahead"]), (1, 2), "the tenth never, two once more than the others")
 
+    def test_tell_a_step_by_its_samples(self):
+        steps = [{"at": number / 100, "samples": 8} for number in range(121)]
+        row = rows.step_row(self.read(r0_1=steps, r1_2=[{**step, "samples": 24} for step in steps]))
+        self.assertAlmostEqual(row["step_ms"], 10)
+        self.assertAlmostEqual(row["samples_per_second"], 3200)
+        self.assertEqual(row["samples_per_step"], 32)
+
     def test_take_no_line_that_was_cut_off_for_a_step(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "rank-0-1.jsonl").write_text('{"at": 1, "samples": 4}\n{"at": 2, "sam', encoding="ascii")
