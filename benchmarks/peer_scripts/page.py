@@ -48,6 +48,7 @@ _NOTES = {
               "are counted over the whole run, by the passes that most samples have had.",
     "equal": "Agents and arbitrator of Dynamix run on the same two cores as the members, but for \"without agents\". Its default policy changes "
              "the global batch: then steps are longer, and samples/s say nothing of how fast the model learns; lb-bsp keeps it.",
+    "real": "The held-out loss is taken every 2 s. Agents and arbitrator of Dynamix run on the same two cores.",
 }
 
 _WHEN = """## When to use something else
@@ -106,9 +107,9 @@ def _columns(job):
     if job == "equal":
         return [("samples a step", values("samples_per_step"), 0, None), ("step, ms", values("step_ms"), 2, min),
                 ("x plain", ratios("step_ms"), 2, None), ("samples/s", values("samples_per_second"), 0, max)]
-    columns = [("samples/s", values("samples_per_second"), 0, max), ("x plain", ratios("samples_per_second"), 2, None)]
+    columns = [("samples/s before it" if JOBS[job]["change"] else "samples/s", values("samples_per_second"), 0, max), ("x plain", ratios("samples_per_second"), 2, None)]
     if JOBS[job]["change"]:
-        columns += [("samples/s after the change", values("samples_per_second_after"), 0, max),
+        columns += [("samples/s after it", values("samples_per_second_after"), 0, max),
                     ("x plain after it", ratios("samples_per_second_after"), 2, None)]
     return columns + [(f"s to loss {target}", lambda k, s, t=target: _losses(k, job, s, t), 1, min) for target in JOBS[job]["targets"]]
 
@@ -235,7 +236,7 @@ def text_of(kept):
              "on the same data from the same start, in the best form that its own documents give; its script is in "
              "[`benchmarks/peer_scripts`](../benchmarks/peer_scripts) and has at most 60 lines. Systems of one round follow each other; cells are "
              "the median of the rounds (least to greatest). `told` was given the hosts' true speeds, which no system knows. The rows are in "
-             "[`benchmarks/results/peers.json`](../benchmarks/results/peers.json).", ""]
+             "[`benchmarks/results/peers/rows.json`](../benchmarks/results/peers/rows.json).", ""]
     if stamp:
         lines += [f"Commit {_commits(kept)}; {stamp['cores']} cores, Python {stamp['python']}; " +
                   ", ".join(f"{name} {version}" for name, version in stamp["versions"].items()) + ".", ""]
