@@ -40,6 +40,10 @@ class Running:
         self.system, self.job, self.python, self.out, self.environment = system, job, python, out, environment
         self.processes, self.ranks = [], {}
         self.log = open(out / "log", "ab")
+
+    def begin(self):
+        """Starts them all. OSError where the first does not come."""
+        system, job, python = self.system, self.job, self.python
         script = [python, str(HERE / system["script"]), *system.get("arguments", [])]
         if system["launcher"] == "torchrun":
             torchrun = [python, "-m", "torch.distributed.run", "--nproc-per-node", str(job["workers"]), "--master-addr", "127.0.0.1",
@@ -94,7 +98,9 @@ class Running:
         return int(files[-1].stem.split("-")[2]) if files else None
 
     def kill(self, rank):
-        os.kill(self.process_of(rank), signal.SIGKILL)
+        """As if its host had died: with all that it has started."""
+        for process in descendants(self.process_of(rank)):
+            os.kill(process, signal.SIGKILL)
 
     def failed(self):
         """Why nothing goes on; None where all run."""
@@ -115,6 +121,9 @@ class Running:
         for each in everybody:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL)
+        for process in self.processes:  # what a process has left behind that was gone before
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         for process in self.processes:
             process.wait()
         self.log.close()

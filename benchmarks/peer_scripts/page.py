@@ -4,27 +4,51 @@ import statistics
 import rows
 from systems import JOBS, SYSTEMS
 
-_QUIET_LOAD = 4.0
+_QUIET_CORES, _QUIET_LOAD = 0.5, 8.0  # of others before a run; of all in it
 
 #: System, and for each property what it does and what says so: a test, a line of its source, or its documents.
 _PROPERTIES = ["unequal batches", "changes them online", "a death", "joins a stranger", "exact mean", "FSDP", "telemetry", "lines to adopt"]
 _TOLD = "told by its documents"
+#: Lines are those of the pinned versions. `tests/..` are of this repository.
 _WORK = {
-    "Dynamix": ["yes (`gradients_test`)", "yes, every few steps and between (`agents_test`)", "elastic: the others go on (`elastic_test`)",
-                "yes, with `membership = \"open\"`, built-in trainer (`open_cluster_soak.py`); scripts: no", "yes, 1e-6 (`gradients_test`)",
-                "fully_shard and HSDP (`sharded_test`, on CPUs); FSDP1 by the loss", "eBPF, TCP_INFO, procfs (`telemetry_test`)",
-                "2; 1 with a framework (`integrations_test`)"],
-    "plain DDP": ["by hand", "no", "restart by torchrun (row `killed`)", "no", "where batches are equal", f"yes ({_TOLD})", "no", "0"],
-    "accelerate 1.15": [f"`split_batches`, equal ({_TOLD})", "no", "left to torchrun (src/accelerate/commands/launch.py)", "no",
-                        f"where batches are equal ({_TOLD})", f"yes ({_TOLD})", "no", f"4 ({_TOLD})"],
-    "AdaptDL 0.2.11": ["no: each replica has the same (adaptdl/torch/data.py)", "the global one, between epochs (adaptdl/torch/data.py)",
-                       "checkpoint and restart (adaptdl/torch/data.py)", f"by its scheduler ({_TOLD})", "where batches are equal",
-                       "no (wraps DistributedDataParallel, adaptdl/torch/parallel.py)", "step times and noise (adaptdl/torch/_metrics.py)",
-                       f"8 ({_TOLD})"],
-    "torchft 0.2.0": ["by hand, with the loss weighted by hand", "no", "in place (row `killed`)", f"yes, a replica group ({_TOLD})",
-                      "of the replicas that take part, unweighted (torchft/manager.py)", f"yes, HSDP ({_TOLD})", "no", f"some 24 ({_TOLD})"],
-    "hivemind 1.1.12": ["yes: each peer accumulates at its speed", "yes, by that", "in place (row `killed`)", f"yes, by its DHT ({_TOLD})",
-                        "of a round, not of a step", "no", f"averaging's own ({_TOLD})", f"4 ({_TOLD})"],
+    "Dynamix": ["yes (`tests/python/gradients_test.py`)", "yes, every few steps (`tests/python/agents_test.py`)",
+                "elastic: the others go on (`tests/python/elastic_test.py`, and \"killed\" below)",
+                "open clusters of the built-in trainer (`tests/cluster/open_cluster_test.cpp`); scripts: a member that dies comes back, no "
+                "stranger", "yes, of unequal batches too (`tests/python/gradients_test.py`)",
+                "FSDP2 and HSDP, on CPUs only (`tests/python/sharded_test.py`)",
+                "eBPF, TCP_INFO, procfs (`tests/unit/telemetry`)", "2; 1 with a framework (`tests/python/integrations_test.py`)"],
+    "plain DDP": ["by hand (`benchmarks/peer_scripts/plain.py`)", "no (`torch/utils/data/distributed.py`: a sampler deals the same to each rank)",
+                  "torchrun restarts all (\"killed\" below)", f"between two lives of all (torchrun; {_TOLD})",
+                  "of equal batches, or with the loss weighted by hand (`plain.py`)", f"yes ({_TOLD})", f"no ({_TOLD})", "0 (`plain.py`)"],
+    "accelerate": ["equal; samplers of varying sizes need `even_batches=False` (`accelerate/data_loader.py:140`)", f"no ({_TOLD})",
+                   "left to torchrun (`accelerate/commands/launch.py:339`)", f"no ({_TOLD})", "of equal batches (it wraps DDP)",
+                   f"yes ({_TOLD})", f"no ({_TOLD})", "4 (`with_accelerate.py`)"],
+    "AdaptDL": ["no: the same for each replica (`adaptdl/torch/data.py:132`)",
+                "the global one, at the start of a pass (`adaptdl/torch/data.py:529`) by a fit every 30 s (`adaptdl/torch/_metrics.py:63`)",
+                "all save, end and start again (`adaptdl/torch/data.py:325`)", f"by its scheduler, with that restart ({_TOLD})",
+                "of equal batches (it wraps DDP, `adaptdl/torch/parallel.py:39`)", "no (the same line)",
+                "step times and gradient noise (`adaptdl/torch/_metrics.py:29`)", "6 (`with_adaptdl.py`)"],
+    "torchft": ["by hand, with the loss weighted by hand (`with_torchft.py`)", "no (`torchft/manager.py:478` divides by the members)",
+                f"in place ({_TOLD}); its hook's assertion ends the survivors here (`torchft/ddp.py:76`, and \"killed\" below)",
+                f"yes, a replica group ({_TOLD})", "of the members that take part, unweighted (`torchft/manager.py:478`)",
+                f"yes, HSDP ({_TOLD})", f"no ({_TOLD})", "some 14 (`with_torchft.py`)"],
+    "hivemind": ["yes: each peer accumulates at its own speed (`with_hivemind.py`)", "yes, by that (\"changing\" below)",
+                 "in place (\"killed\" below)", f"yes, by its DHT ({_TOLD})",
+                 "of a round, weighted by samples (`hivemind/optim/grad_averager.py:196`)", f"no ({_TOLD})",
+                 f"samples/s of its peers ({_TOLD})", "4 (`with_hivemind.py`)"],
+}
+
+#: What a reader of a job's table needs to know.
+_NOTES = {
+    "steady": "`told` and AdaptDL's, torchft's and plain DDP's equal batches all have the same global batch, 128; Dynamix keeps it unless its "
+              "policy chooses another. hivemind's peers average once in 2,048 samples, so its losses come later. "
+              "AdaptDL fits its model of steps once in 30 s, which is longer than a run here.",
+    "killed": "torchrun starts all members again from the script's beginning, since it has no snapshot yet: what was trained is lost. A "
+              "step of hivemind is one peer's own; peers meet every 2,048 samples, and each shuffles the whole data set for itself. Samples "
+              "are counted over the whole run, by the passes that most samples have had.",
+    "equal": "Agents and arbitrator of Dynamix run on the same two cores as the members, but for \"without agents\". Its default policy changes "
+             "the global batch: then steps are longer, and samples/s say nothing of how fast the model learns; lb-bsp keeps it.",
+    "real": "The held-out loss is taken every 2 s. Agents and arbitrator of Dynamix run on the same two cores.",
 }
 
 _WHEN = """## When to use something else
@@ -47,55 +71,94 @@ def _ratios(kept, job, system, field):
     return [row[field] / plain[row["seed"]] for row in _of(kept, job, system) if field in row and plain.get(row["seed"])]
 
 
-def _cell(values, digits):
-    if not values:
-        return "-"
-    middle, least, greatest = rows.interval(values)
-    if len(values) == 1:
-        return f"{middle:,.{digits}f}"
-    return f"{middle:,.{digits}f} ({least:,.{digits}f} to {greatest:,.{digits}f})"
+def _cell(values, digits, never):
+    """Median, least and greatest; what was not reached is counted apart."""
+    there = [value for value in values if value is not None]
+    if not there:
+        return never if values else "-"
+    middle, least, greatest = rows.interval(there)
+    text = f"{middle:,.{digits}f}"
+    if len(there) > 1:
+        text += f" ({least:,.{digits}f} to {greatest:,.{digits}f})"
+    return text if len(there) == len(values) else f"{text}; {never} in {len(values) - len(there)} of {len(values)}"
 
 
 def _values(kept, job, system, field):
-    return [row[field] for row in _of(kept, job, system) if row.get(field) is not None]
+    return [row[field] for row in _of(kept, job, system) if field in row]
 
 
 def _losses(kept, job, system, target):
-    return [row["seconds_to_loss"][target] for row in _of(kept, job, system)
-            if row.get("seconds_to_loss", {}).get(target) is not None]
+    return [row["seconds_to_loss"].get(target) for row in _of(kept, job, system) if "seconds_to_loss" in row]
 
 
 def _columns(job):
-    """Headings, and what gives the numbers of a system: (kept, system) -> values, digits."""
+    """Heading, what gives the numbers of a system, digits, and which number is the best: max, min, or None where it decides nothing."""
+    def values(field):
+        return lambda kept, system: _values(kept, job, system, field)
+
+    def ratios(field):
+        return lambda kept, system: _ratios(kept, job, system, field)
+
     if "kill" in JOBS[job]:
-        return [("survivors' next step, s", lambda k, s: (_values(k, job, s, "survivors_next_step_seconds"), 2)),
-                ("newcomer's first step, s", lambda k, s: (_values(k, job, s, "newcomers_first_step_seconds"), 1)),
-                ("samples used less often than others", lambda k, s: (_values(k, job, s, "samples_behind"), 0)),
-                ("more often", lambda k, s: (_values(k, job, s, "samples_ahead"), 0))]
+        return [("survivors' next step, s", values("survivors_next_step_seconds"), 2, min),
+                ("newcomer's first step, s", values("newcomers_first_step_seconds"), 2, min),
+                ("samples used less often than others", values("samples_behind"), 0, min),
+                ("more often", values("samples_ahead"), 0, min)]
     if job == "equal":
-        return [("step, ms", lambda k, s: (_values(k, job, s, "step_ms"), 2)), ("x plain", lambda k, s: (_ratios(k, job, s, "step_ms"), 2))]
-    columns = [("samples/s", lambda k, s: (_values(k, job, s, "samples_per_second"), 0)),
-               ("x plain", lambda k, s: (_ratios(k, job, s, "samples_per_second"), 2))]
+        return [("samples a step", values("samples_per_step"), 0, None), ("step, ms", values("step_ms"), 2, min),
+                ("x plain", ratios("step_ms"), 2, None), ("samples/s", values("samples_per_second"), 0, max)]
+    columns = [("samples/s before it" if JOBS[job]["change"] else "samples/s", values("samples_per_second"), 0, max), ("x plain", ratios("samples_per_second"), 2, None)]
     if JOBS[job]["change"]:
-        columns += [("after the change", lambda k, s: (_values(k, job, s, "samples_per_second_after"), 0)),
-                    ("x plain after it", lambda k, s: (_ratios(k, job, s, "samples_per_second_after"), 2))]
-    return columns + [(f"s to loss {target}", lambda k, s, t=target: (_losses(k, job, s, t), 1)) for target in ("0.7", "0.5", "0.4")]
+        columns += [("samples/s after it", values("samples_per_second_after"), 0, max),
+                    ("x plain after it", ratios("samples_per_second_after"), 2, None)]
+    return columns + [(f"s to loss {target}", lambda k, s, t=target: _losses(k, job, s, t), 1, min) for target in JOBS[job]["targets"]]
+
+
+def _good(kept, job, system):
+    return [row for row in _of(kept, job, system) if "failure" not in row]
 
 
 def _table(kept, job):
     columns = _columns(job)
-    lines = ["| system | " + " | ".join(title for title, _ in columns) + " | rounds |", "|---|" + "---|" * (len(columns) + 1)]
+    never = "never" if "kill" in JOBS[job] else "not reached"
+    lines = ["| system | " + " | ".join(column[0] for column in columns) + " | rounds |", "|---|" + "---|" * (len(columns) + 1)]
     for system in JOBS[job]["systems"]:
-        own = _of(kept, job, system)
+        own, good = _of(kept, job, system), _good(kept, job, system)
         if not own:
             continue
-        good = [row for row in own if "failure" not in row]
         if good:
-            cells = [_cell(*values(kept, system)) for _, values in columns]
+            cells = [_cell(of(kept, system), digits, never) for _, of, digits, _ in columns]
         else:
             cells = [own[-1]["failure"].replace("|", "/")[:160]] + [""] * (len(columns) - 1)
         lines.append(f"| {SYSTEMS[system]['title']} | " + " | ".join(cells) + f" | {len(good)}/{len(own)} |")
-    return lines
+    some = [f"- {SYSTEMS[row['system']]['title']}, round {row['seed']}: {row['failure'][:200]}" for row in kept["rows"]
+            if row["job"] == job and "failure" in row and _good(kept, job, row["system"])]
+    return [*lines, *([""] + some if some else [])]
+
+
+def _firsts(kept, job):
+    """Who is first in what by the median, among those that have reached it in every round; others than Dynamix are named first."""
+    said = []
+    for title, of, digits, best in _columns(job):
+        medians = {}
+        for system in JOBS[job]["systems"]:
+            values = of(kept, system)
+            if best and values and None not in values:
+                medians[system] = statistics.median(values)
+        own = {system: value for system, value in medians.items() if system.startswith("dynamix")}
+        others = {system: value for system, value in medians.items() if system not in own}
+        if not medians:
+            continue
+        ahead, behind = (own, others) if own and (not others or best(own.values()) != best(others.values()) and
+                                                  best([*own.values(), *others.values()]) == best(own.values())) else (others, own)
+        first, second = (best(group, key=group.get) if group else None for group in (ahead, behind))
+        text = f"- {title}: **{SYSTEMS[first]['title']}**, {ahead[first]:,.{digits}f}"
+        if second:
+            text += f"; {'the best other' if ahead is own else 'the best of ours'}, {SYSTEMS[second]['title']}, {behind[second]:,.{digits}f}"
+        else:
+            text += "; no other has reached it in every round" if ahead is own else "; ours has not reached it in every round"
+        said.append((ahead is own, text + "."))
+    return [text for _, text in sorted(said, key=lambda each: each[0])]
 
 
 def _field(job):
@@ -107,32 +170,62 @@ def _picture(kept, job):
     """Bars of the medians, with a line from the least to the greatest; an SVG, or nothing where there are no rows."""
     field = _field(job)
     found = [(SYSTEMS[system]["title"], _values(kept, job, system, field)) for system in JOBS[job]["systems"]]
+    found = [(title, [value for value in values if value is not None]) for title, values in found]
     found = [(title, values) for title, values in found if values]
     if not found:
         return ""
     most = max(max(values) for _, values in found) or 1
     height = 26 * len(found) + 30
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="760" height="{height}" font-family="sans-serif" font-size="13">',
-             f'<rect width="760" height="{height}" fill="white"/>']
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="780" height="{height}" font-family="sans-serif" font-size="13">',
+             f'<rect width="780" height="{height}" fill="white"/>']
     for number, (title, values) in enumerate(found):
         y, middle = 26 * number + 10, statistics.median(values)
         own = "#1f6fb4" if title.startswith("Dynamix") else "#9a9a9a"
-        x = [260 + 420 * value / most for value in (middle, min(values), max(values))]
-        parts += [f'<text x="250" y="{y + 13}" text-anchor="end">{title}</text>',
-                  f'<rect x="260" y="{y}" width="{x[0] - 260:.1f}" height="18" fill="{own}"/>',
+        x = [360 + 340 * value / most for value in (middle, min(values), max(values))]
+        parts += [f'<text x="350" y="{y + 13}" text-anchor="end">{title}</text>',
+                  f'<rect x="360" y="{y}" width="{x[0] - 360:.1f}" height="18" fill="{own}"/>',
                   f'<line x1="{x[1]:.1f}" x2="{x[2]:.1f}" y1="{y + 9}" y2="{y + 9}" stroke="black"/>',
                   f'<text x="{x[2] + 6:.1f}" y="{y + 13}">{middle:,.4g}</text>']
-    return "\n".join([*parts, f'<text x="260" y="{height - 8}" fill="#555">{field.replace("_", " ")}</text>', "</svg>", ""])
+    return "\n".join([*parts, f'<text x="360" y="{height - 8}" fill="#555">{field.replace("_", " ")}</text>', "</svg>", ""])
+
+
+def _commits(kept):
+    """One, or those of each job."""
+    jobs = {job: sorted({row["commit"] for row in kept["rows"] if row["job"] == job and "commit" in row}) for job in JOBS}
+    all_of_them = {commit for commits in jobs.values() for commit in commits}
+    return ", ".join(all_of_them) if len(all_of_them) == 1 else ", ".join(f"{'/'.join(commits)} ({job})" for job, commits in jobs.items() if commits)
+
+
+def _untried(kept):
+    """What no round was tried of, by job."""
+    lines = []
+    for job, of in JOBS.items():
+        lacking = [f"{SYSTEMS[system]['title']} ({len(_of(kept, job, system))} of {kept['seeds']})" for system in of["systems"]
+                   if len(_of(kept, job, system)) < kept.get("seeds", 0)]
+        if lacking:
+            lines.append(f"- \"{job}\": " + ", ".join(lacking))
+    return ["Rounds are missing because the command's time was over; the same command goes on:", *lines, ""] if lines else []
+
+
+def _seconds(kept, job):
+    """Of the whole rounds."""
+    rounds = {}
+    for row in kept["rows"]:
+        if row["job"] == job:
+            rounds.setdefault(row["seed"], []).append(row.get("wall_seconds", 0))
+    return [sum(walls) for walls in rounds.values() if len(walls) == len(JOBS[job]["systems"])]
 
 
 def _warnings(kept):
-    busy = [row for row in kept["rows"] if max(row.get("load", [0])) > _QUIET_LOAD]
+    busy = [row for row in kept["rows"] if row.get("busy_cores_before", 0) > _QUIET_CORES or row.get("load", 0) > _QUIET_LOAD]
     if not kept["rows"]:
         return ["No rows yet: `benchmarks/peers --all` makes them, and this page.", ""]
     if busy:
-        return [f"**The machine was not quiet**: its load was above {_QUIET_LOAD:.0f} in {len(busy)} of {len(kept['rows'])} runs (at most "
-                f"{max(max(row['load']) for row in busy):.0f}), so times here show that each adapter runs, and no more.", ""]
-    return []
+        named = ", ".join(f"{row['job']} {row['seed']} {SYSTEMS[row['system']]['title']}" for row in busy[:12])
+        return [*_untried(kept), f"**The machine was not quiet** in {len(busy)} of {len(kept['rows'])} runs: others used more than "
+                f"{_QUIET_CORES} cores before it, or the load was above {_QUIET_LOAD:.0f}. Believe no difference that needs these (job, round, "
+                f"system): {named}{' and more' if len(busy) > 12 else ''}.", ""]
+    return _untried(kept)
 
 
 def text_of(kept):
@@ -142,9 +235,10 @@ def text_of(kept):
              "Made by `benchmarks/peers --all` on any Linux machine with two cores; rerun it to check a figure. Every system trains the same model "
              "on the same data from the same start, in the best form that its own documents give; its script is in "
              "[`benchmarks/peer_scripts`](../benchmarks/peer_scripts) and has at most 60 lines. Systems of one round follow each other; cells are "
-             "the median of the rounds (least to greatest). `told` was given the hosts' true speeds, which no system knows.", ""]
+             "the median of the rounds (least to greatest). `told` was given the hosts' true speeds, which no system knows. The rows are in "
+             "[`benchmarks/results/peers/rows.json`](../benchmarks/results/peers/rows.json).", ""]
     if stamp:
-        lines += [f"Commit {stamp['commit']}, {stamp['cores']} cores, Python {stamp['python']}; " +
+        lines += [f"Commit {_commits(kept)}; {stamp['cores']} cores, Python {stamp['python']}; " +
                   ", ".join(f"{name} {version}" for name, version in stamp["versions"].items()) + ".", ""]
     for name, why in kept.get("missing", {}).items():
         lines += [f"{name} does not install here: {why}", ""]
@@ -153,7 +247,12 @@ def text_of(kept):
     lines += ["", _WHEN]
     for job, of in JOBS.items():
         if any(row["job"] == job for row in kept["rows"]):
-            lines += [f"## {of['title']}", "", f"`benchmarks/peers --jobs {job}`", "", *_table(kept, job), ""]
+            seconds = _seconds(kept, job)
+            took = f"; a round took {statistics.median(seconds):.0f} s" if seconds else ""
+            lines += [f"## {of['title']}", "", f"\"{job}\": `benchmarks/peers --jobs {job}`{took}.", "", *_firsts(kept, job), "",
+                      *_table(kept, job), ""]
+            if job in _NOTES:
+                lines += [_NOTES[job], ""]
             if _picture(kept, job):
                 lines += [f"![{of['title']}](images/peers-{job}.svg)", ""]
     return "\n".join(lines)

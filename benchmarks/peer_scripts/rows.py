@@ -1,4 +1,5 @@
 """What a run of a system comes to: one row. Pure, over what the ranks have written."""
+import collections
 import json
 import statistics
 
@@ -46,10 +47,13 @@ def speed_row(ranks, seconds, change=None):
 
 
 def step_row(ranks):
-    """The median step of the first rank, milliseconds."""
+    """The median step of the first rank behind its first 20, milliseconds; samples of all a second, and of all in its median step."""
     lines = next(steps_of(lines) for (rank, _), lines in ranks.items() if rank == 0)
     gaps = [later["at"] - earlier["at"] for earlier, later in zip(lines[20:], lines[21:])]
-    return {"step_ms": 1e3 * statistics.median(gaps)}
+    began, end = lines[20]["at"], lines[-1]["at"]
+    samples = sum(line["samples"] for own in ranks.values() for line in steps_of(own) if began < line["at"] <= end)
+    return {"step_ms": 1e3 * statistics.median(gaps), "samples_per_second": samples / (end - began),
+            "samples_per_step": sum(statistics.median(line["samples"] for line in steps_of(own)[20:]) for own in ranks.values())}
 
 
 def kill_row(ranks, killed_rank, killed_at, started_at, samples):
@@ -67,10 +71,14 @@ def kill_row(ranks, killed_rank, killed_at, started_at, samples):
         counts[number] += 1
     row = {"survivors_next_step_seconds": max(nexts) - killed_at if nexts and None not in nexts else None,
            "newcomers_first_step_seconds": min(came) - started_at if came else None}
-    if counts:
-        usual = statistics.median_low(sorted(counts.values()))
-        row["samples_behind"] = sum(max(0, usual - 1 - count) for count in counts.values())
-        row["samples_ahead"] = sum(max(0, count - usual - 1) for count in counts.values())
+    if counts:  # in the middle of a pass two counts are right, one and the next: those that leave the fewest uses to explain
+        times = collections.Counter(counts.values())
+
+        def behind_and_ahead(right):
+            return (sum(number * max(0, right - count) for count, number in times.items()),
+                    sum(number * max(0, count - right - 1) for count, number in times.items()))
+
+        row["samples_behind"], row["samples_ahead"] = min(map(behind_and_ahead, range(max(times) + 1)), key=sum)
     return row
 
 

@@ -43,8 +43,10 @@ for epoch in itertools.count():
     sampler.set_epoch(epoch)
     for numbers, images, labels in loader:
         steps.zero_grad()
+        before = manager.current_step()
         loss = torch.nn.functional.cross_entropy(parallel(images), labels)
         job.compute(len(images))
         (loss * (batch * job.world / job.total)).backward()
         steps.step()
-        job.stepped(numbers, model)
+        if manager.current_step() > before:  # it was committed
+            job.stepped(numbers, model)

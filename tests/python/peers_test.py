@@ -46,6 +46,21 @@ class Rows(unittest.TestCase):
         self.assertIsNone(row["survivors_next_step_seconds"], "one of the survivors has made no step")
         self.assertEqual(row["samples_behind"], 2, "one sample of nine was never used, the others three times")
 
+    def test_take_the_two_counts_of_a_pass_that_goes_on_for_right(self):
+        first = [{"at": 1.0, "samples": 9, "numbers": list(range(9))}, {"at": 2.5, "samples": 3, "numbers": [0, 1, 8]}]
+        row = rows.kill_row(self.read(r0_1=first, r1_2=[]), 1, 2.1, 5.0, 9)
+        self.assertEqual((row["samples_behind"], row["samples_ahead"]), (0, 0))
+        again = [*first, {"at": 2.7, "samples": 2, "numbers": [0, 1]}]
+        row = rows.kill_row(self.read(r0_1=again, r1_2=[]), 1, 2.1, 5.0, 10)
+        self.assertEqual((row["samples_behind"], row["samples_ahead"]), (1, 2), "the tenth never, two once more than the others")
+
+    def test_tell_a_step_by_its_samples(self):
+        steps = [{"at": number / 100, "samples": 8} for number in range(121)]
+        row = rows.step_row(self.read(r0_1=steps, r1_2=[{**step, "samples": 24} for step in steps]))
+        self.assertAlmostEqual(row["step_ms"], 10)
+        self.assertAlmostEqual(row["samples_per_second"], 3200)
+        self.assertEqual(row["samples_per_step"], 32)
+
     def test_take_no_line_that_was_cut_off_for_a_step(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "rank-0-1.jsonl").write_text('{"at": 1, "samples": 4}\n{"at": 2, "sam', encoding="ascii")
@@ -62,14 +77,24 @@ class Adapters(unittest.TestCase):
 
 class Page(unittest.TestCase):
     def test_says_that_a_machine_was_busy_and_why_something_did_not_run(self):
-        good = {"job": "steady", "seed": 1, "samples_per_second": 100.0, "seconds_to_loss": {}, "load": [9.0, 9.5]}
+        good = {"job": "steady", "seed": 1, "samples_per_second": 100.0, "seconds_to_loss": {}, "load": 9.5}
         kept = {"rows": [{**good, "system": "plain"}, {**good, "system": "dynamix", "samples_per_second": 150.0},
-                         {"job": "steady", "seed": 1, "system": "adaptdl", "failure": "does not install: no wheel", "load": [1, 1]}]}
+                         {"job": "steady", "seed": 1, "system": "adaptdl", "failure": "does not install: no wheel", "load": 1}]}
         text = page.text_of(kept)
         self.assertIn("**The machine was not quiet**", text)
         self.assertIn("| AdaptDL | does not install: no wheel |", text)
         self.assertIn("| Dynamix | 150 | 1.50 |", text)
         self.assertIn("No rows yet", page.text_of({"rows": []}))
+
+    def test_names_who_is_first_others_before_ours_and_rounds_that_are_missing(self):
+        def row(system, rate, seconds):
+            return {"job": "steady", "seed": 1, "system": system, "samples_per_second": rate, "seconds_to_loss": {"0.7": seconds, "0.5": None}}
+        text = page.text_of({"seeds": 2, "rows": [row("plain", 100.0, 9.0), row("told", 150.0, 4.0), row("dynamix", 160.0, 5.0)]})
+        loss, rate = (text.index(words) for words in ("- s to loss 0.7: **plain DDP, told the true speeds**, 4.0; the best of ours, Dynamix, 5.0.",
+                                                      "- samples/s: **Dynamix**, 160; the best other, plain DDP, told the true speeds, 150."))
+        self.assertLess(loss, rate)
+        self.assertNotIn("- s to loss 0.5", text, "nobody has reached it")
+        self.assertIn('- "steady": plain DDP (1 of 2), ', text)
 
 
 if __name__ == "__main__":
