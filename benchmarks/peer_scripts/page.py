@@ -198,11 +198,16 @@ def _commits(kept):
 
 def _untried(kept):
     """What no round was tried of, by job."""
+    rounds = kept.get("seeds", 0)
     lines = []
     for job, of in JOBS.items():
-        lacking = [f"{SYSTEMS[system]['title']} ({len(_of(kept, job, system))} of {kept['seeds']})" for system in of["systems"]
-                   if len(_of(kept, job, system)) < kept.get("seeds", 0)]
-        if lacking:
+        tried = {system: len(_of(kept, job, system)) for system in of["systems"]}
+        if min(tried.values()) >= rounds:
+            continue
+        if len(set(tried.values())) == 1:
+            lines.append(f"- \"{job}\": {min(tried.values())} of {rounds} were run.")
+        else:
+            lacking = [f"{SYSTEMS[system]['title']} ({count} of {rounds})" for system, count in tried.items() if count < rounds]
             lines.append(f"- \"{job}\": " + ", ".join(lacking))
     return ["Rounds are missing because the command's time was over; the same command goes on:", *lines, ""] if lines else []
 
