@@ -144,6 +144,8 @@ std::string child_process::start(const child_options& options) {
              parent);
     if (id_ < 0)
       problem = failed("cannot start " + options.program);
+    else // as the child does, which may come to it later than a signal to this process's group, of which it would die
+      setpgid(id_, id_);
   }
   for (const int descriptor : {input, results, output})
     if (descriptor >= 0)

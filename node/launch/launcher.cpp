@@ -115,6 +115,8 @@ private:
       notice_return(row);
     }
     begun_ = begun_ || run_.progress().begun() || (options_.observer != nullptr && options_.observer->begun());
+    if (stop.stop_requested())
+      heed(stop); // before a host that died of the same signal counts as lost
     for (const auto& end : ends)
       ended(end);
     if (options_.observer != nullptr)
