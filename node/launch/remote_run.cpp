@@ -218,7 +218,8 @@ std::string remote_watch::ended(const host_end& end) {
       !problem.empty())
     output_.problem("warning: " + problem);
   const auto told = read_remote_end(said);
-  if (!told.began)
+  // One that is given up may come to the command yet, once its input has ended.
+  if (!told.began || starts_[end.host].given_up)
     return end.exit.number == exit_of_ssh && !end.exit.by_signal
                ? ""
                : "its shell did not come to the command: look at its start-up files there, as ~/.bashrc";
@@ -254,7 +255,7 @@ void remote_watch::watch_starts(host_processes& hosts) {
                                   host.name, start_doubted_seconds));
     }
     if (!seen.over && waited_seconds > start_patience_seconds) {
-      seen.over = true;
+      seen.over = seen.given_up = true;
       hosts.signal(host.name, SIGKILL); // the process there, which nobody has started
       hosts.signal(host.name, SIGKILL); // ssh
     }

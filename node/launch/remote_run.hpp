@@ -77,6 +77,7 @@ private:
     double seconds = 0; ///< since when it was seen
     bool over = false;  ///< it has begun, or was ended
     bool warned = false;
+    bool given_up = false;
   };
   std::map<std::string, start> starts_; ///< by host
 };
