@@ -10,7 +10,8 @@
 ///   1. whoever reads after the same step reads the same;
 ///   2. no decision is read before its window has ended;
 ///   3. none is read after a newer one, so each is in force without a break;
-///   4. the batch sizes that are read are in sum those that were decided, which sharing by paces leaves as it is.
+///   4. the batch sizes that are read are in sum those that were decided, which sharing by paces leaves as it is; or
+///      more, where no other decision has come for four windows: a small global batch then grows by itself.
 ///
 /// A generation begins with what its source had in force. A decision in no row was made by an arbitrator that died
 /// before it wrote the row, or by a shard without a root: whoever first reads it stands for it.

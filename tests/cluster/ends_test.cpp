@@ -246,7 +246,7 @@ TEST_P(EndsOfLaunch, LeaveARunThatGoesOn) {
     GTEST_SKIP() << sshd::program << " is not installed";
   sshd machines;
   write_cluster(1);
-  machines.start(directory_.path(), static_cast<std::uint16_t>(port(2) + 1000));
+  machines.start(directory_.path());
   repeat([&] {
     write_cluster(100);
     const std::vector<std::string> there = {"--ssh",       machines.ssh(), "--program", DYNAMIX_NODE_PROGRAM,

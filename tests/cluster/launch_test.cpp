@@ -33,7 +33,7 @@ protected:
   /// of the test's own; empty: as this user.
   void start_machines(const trial_options& options, const std::string& shell = "") {
     write_file(options);
-    sshd_.start(directory_.path(), port_of_sshd(), shell);
+    sshd_.start(directory_.path(), shell);
   }
 
   program launch(const std::vector<std::string>& more = {}) const {
@@ -93,7 +93,6 @@ protected:
 
 private:
   /// Behind the hosts' own.
-  std::uint16_t port_of_sshd() const { return static_cast<std::uint16_t>(port(2) + 1000); }
 
   sshd sshd_;
 };

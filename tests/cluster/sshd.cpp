@@ -1,5 +1,6 @@
 #include "tests/cluster/sshd.hpp"
 
+#include "links/free_port.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/cluster/trial.hpp"
 
@@ -19,9 +20,9 @@ int run_shell(const std::string& command, const std::string& output) {
 
 } // namespace
 
-void sshd::start(const std::string& directory, std::uint16_t port, const std::string& shell) {
+void sshd::start(const std::string& directory, const std::string& shell) {
   directory_ = directory;
-  port_ = port;
+  port_ = links::take_free_port();
   const auto in = [&](const char* name) { return directory + "/" + name; };
   for (const auto* key : {"machine", "user"})
     ASSERT_EQ(run_shell(fmt::format("ssh-keygen -q -t ed25519 -N '' -f {}", in(key)), in("shell.log")), 0);
@@ -30,7 +31,7 @@ void sshd::start(const std::string& directory, std::uint16_t port, const std::st
     std::filesystem::create_directories("/run/sshd");
   const auto text = fmt::format("Port {}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\n"
                                 "StrictModes no\nUsePAM {}\nPasswordAuthentication no\nPermitRootLogin yes\n",
-                                port, in("machine"), in("authorized"), geteuid() == 0 ? "yes" : "no") +
+                                port_, in("machine"), in("authorized"), geteuid() == 0 ? "yes" : "no") +
                     (shell.empty() ? ""
                                    : fmt::format("ForceCommand exec env -u SHLVL HOME={} {} -c "
                                                  "\"$SSH_ORIGINAL_COMMAND\"\n",

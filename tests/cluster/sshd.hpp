@@ -15,7 +15,7 @@ public:
 
   /// `directory`: of its files. `shell`: what people log in to, with a home of the test's own in `directory`; empty: as
   /// this user. Fails the test where it does not listen.
-  void start(const std::string& directory, std::uint16_t port, const std::string& shell = "");
+  void start(const std::string& directory, const std::string& shell = "");
 
   /// What reaches it, as `--ssh` takes it.
   std::string ssh() const;

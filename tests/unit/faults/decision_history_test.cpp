@@ -82,6 +82,20 @@ TEST(DecisionHistory, FindsADecisionInForceBeforeItsWindowHasEnded) {
             "generation 1: after step 5 w0 has window 2 of term 1 in force, whose window ended with step 10");
 }
 
+TEST(DecisionHistory, AllowsASmallGlobalBatchToGrowWhereNoDecisionComes) {
+  const auto told_at = [](std::uint64_t last, std::uint64_t total) {
+    std::vector<row> rows{formed(1, 2), window({1, 1}, {})};
+    for (std::uint64_t number = 2; number <= last; ++number) {
+      rows.push_back(window({1, number}, {1, 1}, number == last ? total : 64));
+      std::get<ledger::window>(rows.back().entry).decided = false;
+    }
+    return violation_of(rows);
+  };
+  EXPECT_EQ(told_at(5, 128), "");
+  EXPECT_THAT(told_at(4, 128), HasSubstr("with 128 samples, and 64 were decided"));
+  EXPECT_THAT(told_at(5, 32), HasSubstr("with 32 samples, and 64 were decided"));
+}
+
 TEST(DecisionHistory, FindsBatchSizesThatNobodyDecided) {
   EXPECT_EQ(violation_of({formed(1, 2), window({1, 1}, {}), window({1, 2}, {1, 1}, 96)}),
             "generation 1: after step 10 w0 has window 1 of term 1 in force with 96 samples, and 64 were decided");
