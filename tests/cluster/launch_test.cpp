@@ -137,6 +137,7 @@ TEST_F(Launch, LeavesNoProcessBehindWhereItDies) {
   ASSERT_TRUE(wait_for_windows(1)) << launched.said();
   launched.signal(SIGKILL);
   EXPECT_TRUE(none_left());
+  EXPECT_TRUE(wait_until([&] { return !std::filesystem::exists(in("there/w0/keys")); })) << "nor keys";
 }
 
 TEST_F(Launch, KeepsLedgersInPartsThereAndHereAndLosesNoRowOfThem) {

@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <unistd.h>
 
 namespace dynamix::node::testing {
@@ -21,7 +22,12 @@ public:
   }
   temporary_directory(const temporary_directory&) = delete;
   temporary_directory& operator=(const temporary_directory&) = delete;
-  ~temporary_directory() { std::filesystem::remove_all(path_); }
+  ~temporary_directory() {
+    std::error_code problem; // a process that is ending may still write or remove files in it
+    for (int attempts = 0; attempts < 100 && std::filesystem::exists(path_, problem); ++attempts)
+      if (std::filesystem::remove_all(path_, problem); problem)
+        usleep(20'000);
+  }
   const std::string& path() const { return path_; }
 
 private:
