@@ -57,9 +57,7 @@ void injector::begin_on(injury& of) {
     break;
   case fault_kind::exit:
     hosts_.hold_down(of.host, of.fault.rule.duration_seconds > 0);
-    // Two signals of one kind could become one; the second of whichever kind ends the process at once.
-    hosts_.signal(of.host, SIGINT);
-    hosts_.signal(of.host, SIGTERM);
+    hosts_.signal(of.host, SIGQUIT);
     break;
   case fault_kind::hang:
     hosts_.signal(of.host, SIGSTOP);

@@ -57,7 +57,7 @@ struct fault_kind_row {
 inline constexpr std::array<fault_kind_row, 15> fault_kinds = {{
     {"kill", may_have_duration, true, false, "SIGKILL"},
     {"crash", may_have_duration, true, false, "SIGSEGV"},
-    {"exit", may_have_duration, true, false, "SIGINT and SIGTERM together: the process exits at once with code 1"},
+    {"exit", may_have_duration, true, false, "SIGQUIT: the process exits at once with code 1"},
     {"wipe", may_have_duration, true, false, "SIGKILL; what the host has stored is deleted before its restart"},
     {"hang", has_duration, false, false, "SIGSTOP, then SIGCONT at the end"},
     {"slow", has_duration | has_factor, false, false, "SIGSTOP and SIGCONT in turn, each stop far below detect_ms"},

@@ -40,6 +40,10 @@ void receive(int signal) {
     _exit(exit_failed);
 }
 
+void quit(int) {
+  _exit(exit_failed);
+}
+
 sigset_t stop_set() {
   sigset_t set;
   sigemptyset(&set);
@@ -73,6 +77,7 @@ stop_signals::stop_signals(second_signal second) {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP})
     set_handler(signal, &receive);
+  set_handler(SIGQUIT, &quit);
   std::signal(SIGPIPE, SIG_IGN);
   waiter_ = std::jthread([this](const std::stop_token& done) {
     const sigset_t waited = stop_set();
@@ -95,6 +100,7 @@ stop_signals::~stop_signals() {
   const sigset_t set = stop_set(); // before an open SIGHUP is as it was
   for (const int signal : {SIGINT, SIGTERM, SIGHUP})
     set_handler(signal, SIG_DFL);
+  set_handler(SIGQUIT, SIG_DFL);
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 

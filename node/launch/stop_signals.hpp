@@ -13,8 +13,8 @@ enum class second_signal : std::uint8_t {
 };
 
 /// SIGINT, SIGTERM and, unless it is ignored, SIGHUP as a stop request. Make it before any other thread of ours, so
-/// that the signals are blocked in all of them and interrupt nothing; one a process. SIGPIPE is ignored: a peer that
-/// has gone is an error of a write.
+/// that the signals are blocked in all of them and interrupt nothing; one a process. SIGQUIT (Ctrl-\) ends the process
+/// at once, with exit code 1. SIGPIPE is ignored: a peer that has gone is an error of a write.
 class stop_signals {
 public:
   explicit stop_signals(second_signal second = second_signal::ends);

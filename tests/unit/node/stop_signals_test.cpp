@@ -35,6 +35,16 @@ TEST(StopSignals, AskToStopWhereAThreadWasThereBefore) {
   done.set_value();
 }
 
+TEST(StopSignals, EndTheProcessAtOnceOnSigquit) {
+  EXPECT_EXIT(
+      {
+        const stop_signals signals(second_signal::hurries);
+        kill(getpid(), SIGQUIT);
+        pause();
+      },
+      ::testing::ExitedWithCode(1), "");
+}
+
 /// What nohup asks for.
 TEST(StopSignals, LeaveAnIgnoredHangUpIgnored) {
   std::signal(SIGHUP, SIG_IGN);
