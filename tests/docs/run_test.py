@@ -38,7 +38,6 @@ ELSEWHERE = (
     (r"dynamix tensorboard ", "python_packaging"),
     (r"dynamix exec --workers 2 -- torchrun ", "wheel_test"),
     (r"(make wheel|pip install )", "wheel_test"),
-    (r"cmake --preset release ", "the build that this test is a part of"),
     (r"prometheus ", "browser_board"),
     (r"(bible|apt-get install bible-kjv|dynamix-node experiment compression)", "needs bible-kjv, and 20 minutes"),
     (r"dynamix-node experiment vgg11-sgd", "20 minutes; deployments/experiments is read by comparison_test"),
