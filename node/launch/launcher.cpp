@@ -115,14 +115,12 @@ private:
       notice_return(row);
     }
     begun_ = begun_ || run_.progress().begun() || (options_.observer != nullptr && options_.observer->begun());
-    if (stop.stop_requested())
-      heed(stop); // before a host that died of the same signal counts as lost
+    heed(stop); // before a host that died of the same signal counts as lost
     for (const auto& end : ends)
       ended(end);
     if (options_.observer != nullptr)
       options_.observer->look(processes_, rows, phase_ == phase::training && begun_);
     restart();
-    heed(stop);
     if (!page_told_ && !options_.page.empty() && options_.page_answers()) {
       page_told_ = true;
       output_.print(options_.page);

@@ -21,17 +21,24 @@ protected:
     write_file({.slowdowns = {10, 10}, .epochs = epochs, .arbitrator = "balance = \"off\"\n"});
   }
 
+  /// Two workers, whose arbitrator is killed behind the third window.
+  std::vector<program> start_and_lose_arbitrator() {
+    std::vector<program> workers;
+    workers.push_back(start_host("w0"));
+    workers.push_back(start_host("w1"));
+    auto arbitrator = start_host("hub");
+    EXPECT_TRUE(wait_for_windows(3)) << workers[0].said();
+    arbitrator.signal(SIGKILL);
+    EXPECT_EQ(arbitrator.wait().code, 128 + SIGKILL);
+    return workers;
+  }
+
   /// Two epochs, of which the arbitrator sees three windows. The workers tell what their batch sizes do then.
   void train_on_without_the_arbitrator(const std::string& told) {
-    auto first = start_host("w0");
-    auto second = start_host("w1");
-    auto arbitrator = start_host("hub");
-    ASSERT_TRUE(wait_for_windows(3)) << first.said();
-    arbitrator.signal(SIGKILL);
-    arbitrator.wait();
-    for (auto* each : {&first, &second}) {
-      EXPECT_EQ(each->wait().code, 0) << each->said();
-      EXPECT_TRUE(each->says(told + ", training goes on")) << each->said();
+    auto workers = start_and_lose_arbitrator();
+    for (auto& worker : workers) {
+      EXPECT_EQ(worker.wait().code, 0) << worker.said();
+      EXPECT_TRUE(worker.says(told + ", training goes on")) << worker.said();
     }
     for (const char* worker : {"w0", "w1"})
       EXPECT_EQ(farewell_of(worker).samples, 12000U);
@@ -75,13 +82,7 @@ TEST_F(ArbitratorLoss, IsMendedByLocalWhileTrainingGoesOn) {
 
 TEST_F(ArbitratorLoss, EndsWhenASuccessorTakesOverWithAHigherTerm) {
   write_slow_file(4);
-  std::vector<program> workers;
-  workers.push_back(start_host("w0"));
-  workers.push_back(start_host("w1"));
-  auto first = start_host("hub");
-  ASSERT_TRUE(wait_for_windows(3)) << workers[0].said();
-  first.signal(SIGKILL);
-  EXPECT_EQ(first.wait().code, 128 + SIGKILL);
+  auto workers = start_and_lose_arbitrator();
   ASSERT_TRUE(wait_until(
       [&] { return std::ranges::all_of(workers, [](const program& each) { return each.says("arbitrator_lost"); }); }));
   auto second = start_host("hub", "--resume");
@@ -108,13 +109,7 @@ TEST_F(ArbitratorLoss, EndsWhenASuccessorTakesOverWithAHigherTerm) {
 
 TEST_F(ArbitratorLoss, EndsWithItsWorkersWhereTheyFinishedWhileItWasGone) {
   write_slow_file(1);
-  std::vector<program> workers;
-  workers.push_back(start_host("w0"));
-  workers.push_back(start_host("w1"));
-  auto first = start_host("hub");
-  ASSERT_TRUE(wait_for_windows(3)) << workers[0].said();
-  first.signal(SIGKILL);
-  first.wait();
+  auto workers = start_and_lose_arbitrator();
   ASSERT_TRUE(wait_until([&] { return workers[0].says("training_ended"); })) << workers[0].said();
   auto second = start_host("hub", "--resume");
   EXPECT_EQ(second.wait().code, 0) << second.said();
