@@ -133,7 +133,7 @@ client::used_items virtual_training::deal() {
   if (leases_.left() == 0)
     leases_ = client::leases({.lanes = std::vector<std::uint32_t>(workers_, 1)}, sampler_->items_of(epochs_++));
   leases_.lease(batches_);
-  return leases_.use(batches_);
+  return leases_.use(batches_, batches_);
 }
 
 /// Each worker with samples has one range of them.

@@ -29,7 +29,8 @@ struct read_decision {
 /// Of one generation, which rows of several leaders may tell of in any order.
 struct generation_history {
   std::uint64_t generation = 0;
-  std::size_t members = 0; ///< 0: unknown
+  std::size_t members = 0;    ///< 0: unknown
+  bool chooses_total = false; ///< the members do, whatever is decided
   std::map<decision_key, written_decision> writes;
   std::map<std::uint64_t, std::vector<read_decision>> reads; ///< by the step after which they are
 };
@@ -77,7 +78,7 @@ std::string find_violation(const generation_history& history, std::uint64_t step
   if (step < ended)
     return fmt::format("{}, whose window ended with step {}", says(first), ended);
   const bool may_have_grown = first.total > total && step >= ended + undecided_windows * steps;
-  if (total > 0 && total != first.total && !may_have_grown)
+  if (total > 0 && total != first.total && !may_have_grown && !history.chooses_total)
     return fmt::format("{} with {} samples, and {} were decided", says(first), first.total, total);
   return "";
 }
@@ -98,16 +99,19 @@ decision_history check_decisions(const std::vector<ledger::row>& rows) {
   // An arbitrator that knew nothing of the one before may use a generation's number, and keys, once more.
   std::vector<generation_history> histories;
   std::map<std::uint64_t, std::size_t> newest; ///< of that number
+  bool chooses_total = false;
   const auto of = [&](std::uint64_t generation, bool anew) -> generation_history& {
     const auto [found, first] = newest.try_emplace(generation, histories.size());
     if (first || anew) {
       found->second = histories.size();
-      histories.push_back({.generation = generation, .writes = {}, .reads = {}});
+      histories.push_back({.generation = generation, .chooses_total = chooses_total, .writes = {}, .reads = {}});
     }
     return histories[found->second];
   };
   for (const auto& row : rows)
-    if (const auto* formed = std::get_if<ledger::generation>(&row.entry))
+    if (const auto* start = std::get_if<ledger::start>(&row.entry))
+      chooses_total = start->policy == "stigmergic";
+    else if (const auto* formed = std::get_if<ledger::generation>(&row.entry))
       of(formed->generation, true).members = formed->members.size();
     else if (const auto* window = std::get_if<ledger::window>(&row.entry))
       add(of(window->generation, false), *window);

@@ -79,8 +79,9 @@ class Pieces:
         """Raises TypeError for what cannot be cut, and ValueError where the data set gave more or fewer samples."""
         counts: List[int] = []
         _walk([piece], lambda values: counts.append(len(values[0])))
-        if any(count != samples for count in counts):
-            raise ValueError(f"the data set was asked for {samples} samples and gave {counts[0]}: run.loader() needs one for each number")
+        wrong = next((count for count in counts if count != samples), None)
+        if wrong is not None:
+            raise ValueError(f"the data set was asked for {samples} samples and gave {wrong}: run.loader() needs one for each number")
         self._pieces.append((piece, 0, samples))
         self.samples += samples
 

@@ -92,8 +92,6 @@ protected:
   std::string ssh() const { return sshd_.ssh(); }
 
 private:
-  /// Behind the hosts' own.
-
   sshd sshd_;
 };
 

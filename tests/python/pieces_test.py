@@ -64,7 +64,7 @@ class Cutting(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "a batch has a set, .* collate_fn of your own"):
             Pieces().add([torch.ones(2), {1, 2}], 2)
         with self.assertRaisesRegex(ValueError, "asked for 8 samples and gave 6"):
-            Pieces().add({"image": torch.ones(6, 3)}, 8)
+            Pieces().add({"label": torch.ones(8), "image": torch.ones(6, 3)}, 8)
         pieces = Pieces()
         pieces.add(torch.ones(2, 3, 8), 2)
         pieces.add(torch.ones(2, 3, 9), 2)

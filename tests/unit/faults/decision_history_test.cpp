@@ -96,6 +96,15 @@ TEST(DecisionHistory, AllowsASmallGlobalBatchToGrowWhereNoDecisionComes) {
   EXPECT_THAT(told_at(5, 32), HasSubstr("with 32 samples, and 64 were decided"));
 }
 
+TEST(DecisionHistory, AllowsAnyGlobalBatchWhereWorkersChooseIt) {
+  const auto under = [](const std::string& policy) {
+    return violation_of(
+        {row{0, ledger::start{.policy = policy}}, formed(1, 2), window({1, 1}, {}), window({1, 2}, {1, 1}, 96)});
+  };
+  EXPECT_EQ(under("stigmergic"), "");
+  EXPECT_THAT(under("ppo"), HasSubstr("64 were decided"));
+}
+
 TEST(DecisionHistory, FindsBatchSizesThatNobodyDecided) {
   EXPECT_EQ(violation_of({formed(1, 2), window({1, 1}, {}), window({1, 2}, {1, 1}, 96)}),
             "generation 1: after step 10 w0 has window 1 of term 1 in force with 96 samples, and 64 were decided");
