@@ -113,6 +113,17 @@ class Pod:
 
 
 class Scripts(unittest.TestCase):
+    def test_what_was_stopped_is_not_started_again(self):
+        for code, expected in ((0, 0), (1, 1), (2, 2), (3, 0), (130, 0), (137, 137)):
+            with self.subTest(code=code), tempfile.TemporaryDirectory() as directory:
+                pod = Pod(pathlib.Path(directory), 1, {})
+                program = pod.root / "bin" / "dynamix-node"
+                program.unlink()
+                program.write_text(f"#!/bin/sh\nexit {code}\n")
+                program.chmod(0o755)
+                self.assertEqual(pod.start().wait(60), expected)
+                self.assertEqual("is not restarted" in pod.log.read_text(), code != expected)
+
     def test_pods_train_are_drained_and_replaced(self):
         with tempfile.TemporaryDirectory() as directory:
             root = pathlib.Path(directory)
