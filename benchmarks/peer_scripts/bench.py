@@ -9,9 +9,10 @@ import time
 import numpy
 import torch
 
+from systems import START_SECONDS
+
 DATA = "/usr/share/datasets/fashion-mnist"
 HELD_OUT = 2000
-START_SECONDS = 60
 
 
 def read(name, dimensions):

@@ -106,7 +106,7 @@ def _columns(job):
                 ("more often", values("samples_ahead"), 0, min)]
     if job == "equal":
         return [("samples a step", values("samples_per_step"), 0, None), ("step, ms", values("step_ms"), 2, min),
-                ("x plain", ratios("step_ms"), 2, None), ("samples/s", values("samples_per_second"), 0, max)]
+                ("x plain", ratios("step_ms"), 2, None), ("samples/s", values("samples_per_second"), 0, None)]
     columns = [("samples/s before it" if JOBS[job]["change"] else "samples/s", values("samples_per_second"), 0, max), ("x plain", ratios("samples_per_second"), 2, None)]
     if JOBS[job]["change"]:
         columns += [("samples/s after it", values("samples_per_second_after"), 0, max),

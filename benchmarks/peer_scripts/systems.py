@@ -1,5 +1,6 @@
 """The systems and the jobs of benchmarks/peers."""
 
+START_SECONDS = 60  # until all members of a run are loaded
 VERSIONS = ("torch==2.13.0", "numpy", "setuptools<81", "accelerate==1.15.0", "torchft==0.2.0", "hivemind==1.1.12", "adaptdl==0.2.11")
 
 #: `script` of this folder, how its processes are started, and what is said of it. `told`: it was given the true speeds.
