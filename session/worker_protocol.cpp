@@ -274,8 +274,8 @@ void worker_protocol::on(const events::tick&) {
   if (!joined())
     return look_for_answer();
   look_after_leave();
-  if (farewell_step_ == farewell_step::seeking)
-    seek();
+  if (farewell_step_ == farewell_step::seeking && !may_seek())
+    tell_farewell();
   const auto finding = watch_.look(at_.seconds, at_.steps, !aggregator_);
   if (finding.verdict == watch_verdict::fine)
     return;
@@ -411,10 +411,14 @@ void worker_protocol::settle() {
   emit(effects::settle_aggregator{options_.timeouts.request_timeout_ms});
 }
 
-/// For an arbitrator to be told, while one may still come back.
-void worker_protocol::seek() {
+/// While an arbitrator may still come back that would wait for this worker.
+bool worker_protocol::may_seek() const {
   const bool late = 1000 * (at_.seconds - concluded_seconds_) > options_.timeouts.rejoin_timeout_ms;
-  if (late || stop_asked_ || !account_.succeeded)
+  return !late && !stop_asked_ && account_.succeeded && left_because_.empty();
+}
+
+void worker_protocol::seek() {
+  if (!may_seek())
     return tell_farewell();
   farewell_step_ = farewell_step::seeking;
   greet();
@@ -441,9 +445,11 @@ void worker_protocol::tell_farewell() {
 void worker_protocol::on(const events::farewell_answered& what) {
   if (farewell_step_ != farewell_step::telling)
     return;
-  if (!what.heard)
-    log(log_level::warning, "farewell_not_heard");
-  farewell_told();
+  if (what.heard)
+    return farewell_told();
+  log(log_level::warning, "farewell_not_heard");
+  orphan("it did not hear the farewell");
+  seek();
 }
 
 void worker_protocol::farewell_told() {

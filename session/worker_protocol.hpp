@@ -58,8 +58,8 @@ worker_options options_of(const cluster::cluster_file& file, std::uint64_t diges
 ///     the host leaves --> say_farewell --> finish_training --> end     its peers wait for nothing but the farewell
 ///     orphaned --> the same without a word to the aggregator
 ///
-/// One that has trained to the end and is orphaned looks for an arbitrator for the rejoin time-out first: one that
-/// begins anew would wait for workers that have all ended.
+/// One that has trained to the end and is orphaned, or whose farewell nobody has heard, looks for an arbitrator for the
+/// rejoin time-out first: one that begins anew would wait for workers that have all ended.
 class worker_protocol {
 public:
   enum class phase : std::uint8_t { idle, greeting, waiting, training, leaving, ended };
@@ -124,6 +124,7 @@ private:
   messages::farewell farewell() const;
   void conclude();
   void settle();
+  bool may_seek() const;
   void seek();
   void part();
   bool end_between_generations();

@@ -413,6 +413,20 @@ TEST_F(Worker, LooksForAnotherArbitratorWhereTheOneThatItWasToTellTheEndIsLost) 
   EXPECT_TRUE(did<effects::settle_aggregator>());
 }
 
+TEST_F(Worker, LooksForAnotherArbitratorWhereNobodyHasHeardItsFarewell) {
+  train();
+  complete_training();
+  happen(events::aggregator_settled{});
+  happen(events::farewell_answered{false});
+  EXPECT_FALSE(did<effects::end>());
+  answer({.rank = 1});
+  happen(events::aggregator_settled{});
+  EXPECT_TRUE(did<effects::say_farewell>()) << "a second time";
+  wait(timeouts.rejoin_timeout_ms / 1000.0 + 1);
+  happen(events::farewell_answered{false});
+  EXPECT_TRUE(did<effects::end>()) << "it does not try for ever";
+}
+
 TEST_F(Worker, LooksForNoArbitratorWhereItWasToStop) {
   train();
   happen(events::disconnected{});
