@@ -139,8 +139,8 @@ std::vector<double> time_chunks(const step_plan& plan, torch::nn::Sequential& mo
       if (leases.left() < std::uint64_t{plan.world} * plan.batch)
         leases = client::leases({.lanes = std::vector<std::uint32_t>(plan.world, 1)}, sampler.items_of(epochs++));
       leases.lease(batches);
-      const auto range = leases.use(batches, batches).ranges[plan.rank].items;
-      const auto batch = loader.load(sampler.numbers_of(epochs - 1, std::span(&range, 1)));
+      const auto batch = loader.load(sampler.numbers_of(epochs - 1, leases.next_items(plan.rank, plan.batch)));
+      leases.use(leases.next_shares(batches, batches));
       average.before_backward();
       torch::nn::functional::cross_entropy(model->forward(batch.inputs), batch.labels).backward();
       average.after_backward();

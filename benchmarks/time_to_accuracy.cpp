@@ -88,8 +88,8 @@ private:
   double seconds_of(std::size_t worker, std::uint32_t batch) const {
     return how_.fixed_seconds + batch / how_.samples_per_second[worker];
   }
-  client::used_items deal();
-  summed compute(const client::used_items& dealt);
+  std::vector<std::uint64_t> deal();
+  summed compute(std::span<const std::uint64_t> shares);
   void step();
   void evaluate();
   void close_window();
@@ -129,23 +129,25 @@ private:
   client::learning_rate_step rate_;
 };
 
-client::used_items virtual_training::deal() {
+/// How many of the next samples are each worker's.
+std::vector<std::uint64_t> virtual_training::deal() {
   if (leases_.left() == 0)
     leases_ = client::leases({.lanes = std::vector<std::uint32_t>(workers_, 1)}, sampler_->items_of(epochs_++));
   leases_.lease(batches_);
-  return leases_.use(batches_, batches_);
+  return leases_.next_shares(batches_, batches_);
 }
 
-/// Each worker with samples has one range of them.
-summed virtual_training::compute(const client::used_items& dealt) {
+summed virtual_training::compute(std::span<const std::uint64_t> shares) {
   summed result;
   auto& seen = result.seen;
-  seen.global_batch = dealt.total;
+  seen.global_batch = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
   for (auto& sum : gradients_)
     sum.zero_();
-  for (const auto& [worker, range] : dealt.ranges) {
-    const auto count = range.size();
-    const auto batch = train_loader_->load(sampler_->numbers_of(epochs_ - 1, std::span(&range, 1)));
+  for (std::size_t worker = 0; worker < workers_; ++worker) {
+    const auto count = shares[worker];
+    if (count == 0)
+      continue;
+    const auto batch = train_loader_->load(sampler_->numbers_of(epochs_ - 1, leases_.next_items(worker, count)));
     for (auto& parameter : parameters_)
       parameter.mutable_grad() = torch::Tensor();
     const auto answers = model_->forward(batch.inputs);
@@ -153,7 +155,7 @@ summed virtual_training::compute(const client::used_items& dealt) {
     loss.backward();
     torch::NoGradGuard no_gradients;
     double square = 0;
-    const double share = static_cast<double>(count) / static_cast<double>(dealt.total);
+    const double share = static_cast<double>(count) / static_cast<double>(seen.global_batch);
     for (std::size_t i = 0; i < parameters_.size(); ++i)
       if (const auto& gradient = parameters_[i].grad(); gradient.defined()) {
         square += gradient.square().sum().item<double>();
@@ -187,9 +189,11 @@ void virtual_training::step() {
     batches_ = std::exchange(decided_, {});
     key_ = decided_key_;
   }
-  const auto dealt = deal();
-  const auto result = compute(dealt);
-  rate_ = rule_.advance(dealt.total, noise_.observe(result.seen));
+  const auto shares = deal();
+  const auto result = compute(shares);
+  leases_.use(shares);
+  const auto total = result.seen.global_batch;
+  rate_ = rule_.advance(total, noise_.observe(result.seen));
   trainer::clip_gradients(parameters_, std::sqrt(result.seen.global_square), file_.training.clip_norm);
   descent_.set_learning_rate(file_.training.learning_rate * rate_.learning_rate);
   descent_.step();
@@ -198,7 +202,7 @@ void virtual_training::step() {
   double slowest = 0;
   double sum = 0;
   for (std::size_t worker = 0; worker < workers_; ++worker) {
-    const double own = seconds_of(worker, static_cast<std::uint32_t>(dealt.shares[worker]));
+    const double own = seconds_of(worker, static_cast<std::uint32_t>(shares[worker]));
     slowest = std::max(slowest, own);
     sum += own;
     computing_[worker] += own;
@@ -210,8 +214,8 @@ void virtual_training::step() {
   iterations_ += took;
   loss_ += result.loss;
   correct_ += result.correct;
-  window_samples_ += dealt.total;
-  samples_ += dealt.total;
+  window_samples_ += total;
+  samples_ += total;
   ++steps_;
   if (++step_ % file_.arbitrator.window_steps == 0)
     close_window();

@@ -145,7 +145,7 @@ std::vector<std::uint64_t> leases::last_shares(std::span<const std::uint32_t> ba
                                                std::span<const std::uint32_t> limits) const {
   const auto batch = std::accumulate(batches.begin(), batches.end(), std::uint64_t{0});
   const auto total = std::min(batch, left_);
-  const auto steps = batch == 0 ? 0 : (left_ + batch - 1) / batch;
+  const auto steps = (left_ + batch - 1) / batch;
   std::vector<std::uint64_t> shares(batches.size());
   std::uint64_t sum = 0;
   bool suits = true; // everybody comes to its end by its batches
@@ -159,11 +159,11 @@ std::vector<std::uint64_t> leases::last_shares(std::span<const std::uint32_t> ba
   std::vector<std::uint32_t> items;
   for (const auto& member : members_)
     items.push_back(static_cast<std::uint32_t>(member.items));
-  shares = split_in_proportion(std::max<std::uint64_t>(total, 1), items);
+  shares = split_in_proportion(total, items);
   std::vector<std::uint32_t> room;
   std::uint64_t over = 0;
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    const auto limit = std::min<std::uint64_t>(std::max(limits[i], 1U), items[i]);
+    const std::uint64_t limit = std::min(limits[i], items[i]);
     over += shares[i] - std::min(shares[i], limit);
     shares[i] = std::min(shares[i], limit);
     room.push_back(static_cast<std::uint32_t>(limit - shares[i]));
@@ -175,33 +175,38 @@ std::vector<std::uint64_t> leases::last_shares(std::span<const std::uint32_t> ba
   return shares;
 }
 
-used_items leases::use(std::span<const std::uint32_t> batches, std::span<const std::uint32_t> limits) {
-  used_items used{.shares = {batches.begin(), batches.end()}, .ranges = {}};
-  used.ranges.reserve(members_.size());
+std::vector<std::uint64_t> leases::next_shares(std::span<const std::uint32_t> batches,
+                                               std::span<const std::uint32_t> limits) const {
   bool ends = stocked_ == left_;
   for (std::size_t i = 0; i < members_.size(); ++i)
     ends = ends || members_[i].items < batches[i];
-  if (ends)
-    used.shares = last_shares(batches, limits);
+  return ends ? last_shares(batches, limits) : std::vector<std::uint64_t>(batches.begin(), batches.end());
+}
+
+std::vector<item_range> leases::next_items(std::size_t member, std::uint64_t count) const {
+  std::vector<item_range> ranges;
+  for (auto part = members_[member].stock.begin(); count > 0; ++part) {
+    const auto taken = std::min(count, part->items.size());
+    ranges.push_back({part->items.shard, part->items.first, part->items.first + taken});
+    count -= taken;
+  }
+  return ranges;
+}
+
+void leases::use(std::span<const std::uint64_t> shares) {
   for (std::size_t i = 0; i < members_.size(); ++i) {
     auto& member = members_[i];
-    auto count = used.shares[i];
-    used.total += count;
+    auto count = shares[i];
     member.items -= count;
+    left_ -= count;
+    stocked_ -= count;
     auto part = member.stock.begin();
-    while (count > 0) {
-      const auto taken = std::min(count, part->items.size());
-      used.ranges.push_back({i, {part->items.shard, part->items.first, part->items.first + taken}});
-      part->items.first += taken;
-      count -= taken;
-      if (part->items.size() == 0)
-        ++part;
-    }
+    for (; count > 0 && part->items.size() <= count; ++part)
+      count -= part->items.size();
+    if (count > 0)
+      part->items.first += count;
     member.stock.erase(member.stock.begin(), part);
   }
-  left_ -= used.total;
-  stocked_ -= used.total;
-  return used;
 }
 
 std::uint64_t leases::pieces_used(std::size_t member) const {
@@ -273,8 +278,12 @@ bool leases::restore(std::span<const std::uint64_t> words, std::span<const std::
       return false;
     member.turn = *turn;
     same = same && *lanes == (options_.whole_shards ? options_.lanes[i] : 0);
-    for (std::uint64_t lane = 0; lane < *lanes; ++lane)
-      member.held.push_back(reader.range().value_or(item_range{}));
+    for (std::uint64_t lane = 0; lane < *lanes; ++lane) {
+      const auto held = reader.range();
+      if (!held)
+        return false;
+      member.held.push_back(*held);
+    }
     for (std::uint64_t part = 0; part < *parts; ++part) {
       const auto items = reader.range();
       const auto ends = reader.next();

@@ -38,18 +38,6 @@ struct lease_options {
   friend bool operator==(const lease_options&, const lease_options&) = default;
 };
 
-/// A part of what a member uses in a step.
-struct used_range {
-  std::size_t member = 0;
-  item_range items;
-};
-
-struct used_items {
-  std::vector<std::uint64_t> shares; ///< of each member
-  std::vector<used_range> ranges;    ///< by rising member, and in the order of use
-  std::uint64_t total = 0;
-};
-
 class leases {
 public:
   leases() = default;
@@ -63,10 +51,16 @@ public:
   /// number of steps to all. A second time: leases nothing.
   void lease(std::span<const std::uint32_t> batches);
 
-  /// The next step, behind `lease` with the same batch sizes. Near the end of an epoch, where everything is leased,
-  /// what members have may not suit their batch sizes any more. Then the step's samples, as many as before, are shared
-  /// in proportion to what members have, within their `limits`, so that all come to the end in the same step.
-  used_items use(std::span<const std::uint32_t> batches, std::span<const std::uint32_t> limits);
+  /// How many items each member uses in the next step, behind `lease` with the same batch sizes, which are not all 0.
+  /// Near the end of an epoch, where everything is leased, what members have may not suit their batch sizes any more.
+  /// Then the step's items, as many as before, are shared in proportion to what members have, within their `limits` of
+  /// at least 1, so that all come to the end in the same step. None where no items are left.
+  std::vector<std::uint64_t> next_shares(std::span<const std::uint32_t> batches,
+                                         std::span<const std::uint32_t> limits) const;
+  /// The items that a member uses next, in the order of use; so many must be leased to it.
+  std::vector<item_range> next_items(std::size_t member, std::uint64_t count) const;
+  /// A step uses so many of each member's items.
+  void use(std::span<const std::uint64_t> shares);
 
   // A member's pieces, each of which one fetch of its data loader gives; they are numbered from 0.
 

@@ -1,5 +1,6 @@
 #include "client/lockstep.hpp"
 
+#include "session/undecided.hpp"
 #include "storage/fnv1a.hpp"
 
 #include <algorithm>
@@ -15,20 +16,12 @@ namespace {
 
 /// The gradient noise is averaged over steps, so it is measured in each of the first ones.
 constexpr std::uint64_t densely_measured_steps = 16;
-constexpr std::uint64_t undecided_windows = 4; ///< without a decision, before a small global batch grows by itself
 
 std::vector<std::uint32_t> initial_batches(const std::vector<member_batch>& members) {
   std::vector<std::uint32_t> batches;
   for (const auto& member : members)
     batches.push_back(member.initial);
   return batches;
-}
-
-std::vector<std::uint32_t> limits_of(const std::vector<member_batch>& members) {
-  std::vector<std::uint32_t> limits;
-  for (const auto& member : members)
-    limits.push_back(member.highest);
-  return limits;
 }
 
 std::vector<std::uint32_t> first_batches(const std::vector<member_batch>& members) {
@@ -51,16 +44,16 @@ lockstep::lockstep(lockstep_options options)
   wait_for_decision();
 }
 
-lockstep::lockstep(lockstep_options options, lockstep_start start) : lockstep(std::move(options)) {
-  base_batch_ = start.base_batch;
-  plan_ = batch_plan(std::move(start.batches), limits_of(introduced_), start.in_force);
-  noise_ = start.noise;
+lockstep::lockstep(lockstep_options options, reached_state from) : lockstep(std::move(options)) {
+  base_batch_ = from.base_batch;
+  plan_ = batch_plan(std::move(from.batches), limits_of(introduced_), from.in_force);
+  noise_ = from.noise;
   rule_ = new_rule(base_batch_);
-  rule_.restore(start.rule);
-  last_agreed_ = start.last_agreed;
-  step_ = start.step;
-  samples_ = start.samples;
-  position_ = start.position;
+  rule_.restore(from.rule);
+  last_agreed_ = from.last_agreed;
+  step_ = from.step;
+  samples_ = from.samples;
+  position_ = from.position;
   used_ = new_leases(position_);
   first_step_ = step_;
   wait_for_decision();
@@ -146,21 +139,20 @@ deal_verdict lockstep::deal(dealt_step& dealt) {
     return deal_verdict::end;
   }
   lease(planned.batches);
+  shares_ = leased_.next_shares(planned.batches, planned.limits);
+  const auto own = shares_.begin() + options_.position;
   piece_ = {.epoch = *started_epoch_,
             .lane = leased_.pieces_used(options_.position) % options_.lanes[options_.position],
-            .ranges = {}};
-  const auto before = options_.samples - leased_.left();
-  auto used = leased_.use(planned.batches, planned.limits);
-  piece_.ranges = own_ranges(used);
+            .ranges = leased_.next_items(options_.position, *own)};
   if (piece_.ranges.empty())
     piece_.ranges.push_back(sampler_.stand_in());
-  shares_ = std::move(used.shares);
-  const auto own = shares_.begin() + options_.position;
+  const auto before = options_.samples - leased_.left();
+  leased_.use(shares_);
   const auto left = leased_.left();
   const auto epoch = *started_epoch_;
   dealt = {.step = step,
            .epoch = epoch,
-           .total = used.total,
+           .total = std::accumulate(shares_.begin(), shares_.end(), std::uint64_t{0}),
            .own = *own,
            .first = std::accumulate(shares_.begin(), own, before),
            .active = static_cast<std::uint32_t>(
@@ -171,21 +163,14 @@ deal_verdict lockstep::deal(dealt_step& dealt) {
   return deal_verdict::dealt;
 }
 
-std::vector<item_range> lockstep::own_ranges(const used_items& used) const {
-  std::vector<item_range> own;
-  for (const auto& range : used.ranges)
-    if (range.member == options_.position)
-      own.push_back(range.items);
-  return own;
-}
-
 std::vector<std::uint32_t> lockstep::likely_samples() {
-  if (!options_.shuffled || !epoch_open_)
+  if (!options_.shuffled || !epoch_open_ || leased_.left() == 0)
     return {};
   auto next = leased_;
   const auto& planned = plan_.at(dealt());
   next.lease(planned.batches);
-  return sampler_.numbers_of(*started_epoch_, own_ranges(next.use(planned.batches, planned.limits)));
+  const auto own = next.next_shares(planned.batches, planned.limits)[options_.position];
+  return sampler_.numbers_of(*started_epoch_, next.next_items(options_.position, own));
 }
 
 std::optional<dealt_step> lockstep::deliver() {
@@ -385,13 +370,13 @@ void lockstep::plan_next(std::span<const step_row> rows, const session::agreemen
     undecided_step_ = step_ + options_.window_steps;
     next.batches = grow_back(next.batches);
   }
-  for (std::size_t member = 0; member < rows.size(); ++member) {
-    next.limits[member] = std::min(introduced_[member].highest, std::max(rows[member].highest_batch, 1U));
-    next.batches[member] = std::min(next.batches[member], std::max(rows[member].highest_batch, 1U));
-  }
+  for (std::size_t member = 0; member < rows.size(); ++member)
+    if (is_present(member)) {
+      next.limits[member] = std::clamp(rows[member].highest_batch, 1U, introduced_[member].highest);
+      next.batches[member] = std::min(next.batches[member], next.limits[member]);
+    }
   if (options_.balances != messages::balancing::off) {
-    const auto decided = std::exchange(next.batches, {});
-    next.batches = balance(rows, decided);
+    next.batches = balance(rows, next);
     balancer_.count(next.batches[options_.position], next.batches != plan_.newest().batches && !agreed.key);
   }
   if (!agreed.key && next.batches == plan_.newest().batches && next.limits == plan_.newest().limits)
@@ -408,7 +393,7 @@ bool lockstep::begins_small() const {
 }
 
 void lockstep::wait_for_decision() {
-  undecided_step_ = step_ + undecided_windows * options_.window_steps;
+  undecided_step_ = step_ + session::undecided_windows * options_.window_steps;
 }
 
 /// Training began small, or was decided to be, and now the arbitrator is gone: what nobody looks after is not left so.
@@ -424,9 +409,8 @@ std::vector<std::uint32_t> lockstep::grow_back(const std::vector<std::uint32_t>&
 
 /// What all come to of their own paces, at the global batch of `decided`, which is what is in force where nothing was
 /// decided.
-std::vector<std::uint32_t> lockstep::balance(std::span<const step_row> rows,
-                                             const std::vector<std::uint32_t>& decided) {
-  auto total = std::accumulate(decided.begin(), decided.end(), std::uint64_t{0});
+std::vector<std::uint32_t> lockstep::balance(std::span<const step_row> rows, const planned_batches& decided) {
+  auto total = decided.total();
   bool measured = true;
   std::vector<std::uint64_t> proposed;
   for (std::size_t member = 0; member < rows.size(); ++member)
@@ -438,16 +422,14 @@ std::vector<std::uint32_t> lockstep::balance(std::span<const step_row> rows,
   if (!proposed.empty())
     total = policy::median_total(std::move(proposed), total);
   // What is in force has followed the paces further than a decision can know.
-  const auto& from = measured ? plan_.newest().batches : decided;
+  const auto& from = measured ? plan_.newest().batches : decided.batches;
   std::vector<policy::balanced_worker> workers;
   for (std::size_t member = 0; member < rows.size(); ++member)
-    if (is_present(member)) {
-      const auto highest = std::min(rows[member].highest_batch, introduced_[member].highest);
+    if (is_present(member))
       workers.push_back({.pace = rows[member].pace,
                          .batch = from[member],
-                         .lowest = std::min(introduced_[member].lowest, highest),
-                         .highest = highest});
-    }
+                         .lowest = std::min(introduced_[member].lowest, decided.limits[member]),
+                         .highest = decided.limits[member]});
   const auto shared = policy::balance(total, workers);
   std::vector<std::uint32_t> batches(rows.size());
   std::size_t next = 0;
@@ -493,12 +475,12 @@ bool lockstep::complete(bool skipped, double step_seconds) {
     position_ = ahead_.front().after;
     const auto& planned = plan_.at(step_);
     used_.lease(planned.batches);
-    used_.use(planned.batches, planned.limits);
+    used_.use(used_.next_shares(planned.batches, planned.limits));
     ahead_.pop_front();
     ++step_;
   }
   in_epoch_ = true;
-  plan_.forget_before(step_);
+  plan_.forget_before(step_ - 1);
   return step_ / options_.window_steps != before;
 }
 
@@ -508,6 +490,19 @@ const planned_batches& lockstep::settled_batches() const {
     if (each->from_step <= step_ || each->agreed_step < step_)
       return *each;
   return entries.front();
+}
+
+reached_state lockstep::reached() const {
+  const auto& planned = settled_batches();
+  return {.step = step_,
+          .samples = samples_,
+          .position = position_,
+          .base_batch = base_batch_,
+          .batches = planned.batches,
+          .in_force = planned.key,
+          .last_agreed = last_agreed_,
+          .noise = noise_,
+          .rule = rule_.state()};
 }
 
 void lockstep::regroup(const std::vector<bool>& present) {

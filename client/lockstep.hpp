@@ -18,7 +18,7 @@
 ///      (policy/balance.hpp), which keep its global batch.
 /// S-4  What must be the same on all members is in each row's digest: who has come to something else says so in the
 ///      next step, and nobody trains on.
-/// S-5  A global batch below the initial one grows back to it while no decision comes.
+/// S-5  A global batch below the initial one grows back to it while no decision comes (session/undecided.hpp).
 
 #include "client/batch_plan.hpp"
 #include "client/gradient_noise.hpp"
@@ -32,6 +32,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -68,15 +69,17 @@ struct lockstep_options {
   bool decides = true;
 };
 
-/// Where a training stands that keeps its state by itself.
-struct lockstep_start {
-  std::uint64_t step = 0; ///< completed
-  std::uint64_t samples = 0;
+/// What all members have come to with their last completed step.
+struct reached_state {
+  std::uint64_t step = 0;    ///< completed
+  std::uint64_t samples = 0; ///< by all members
   sampler_position position;
   std::uint64_t base_batch = 1;       ///< of all members, which the learning rate is meant for
   std::vector<std::uint32_t> batches; ///< in force
-  messages::decision_key in_force;    ///< the decision behind them
+  messages::decision_key in_force;    ///< the decision behind them; {0, 0}: none
   messages::decision_key last_agreed;
+
+  std::uint64_t global_batch() const { return std::accumulate(batches.begin(), batches.end(), std::uint64_t{0}); }
   gradient_noise noise;
   learning_rate_state rule;
 };
@@ -114,6 +117,8 @@ struct step_progress {
   double progress = 0;     ///< with this step
 };
 
+std::vector<std::uint32_t> limits_of(std::span<const member_batch> members);
+
 /// The batch sizes of all members where those that are `present` share the global batch of those `before`, within the
 /// bounds that they have introduced themselves with; 0 for the others.
 std::vector<std::uint32_t> share_among(const std::vector<std::uint32_t>& before, std::span<const member_batch> members,
@@ -122,7 +127,8 @@ std::vector<std::uint32_t> share_among(const std::vector<std::uint32_t>& before,
 class lockstep {
 public:
   explicit lockstep(lockstep_options options);
-  lockstep(lockstep_options options, lockstep_start start);
+  /// Goes on from there.
+  lockstep(lockstep_options options, reached_state from);
 
   // Samples.
 
@@ -197,18 +203,19 @@ public:
 
   // As of the last completed step.
 
+  /// All of it, for a trainer that begins a lockstep of its own with other members.
+  reached_state reached() const;
   std::uint64_t step() const { return step_; }
   std::uint64_t samples_done() const { return samples_; }
   sampler_position position() const { return position_; }
   /// Closed.
   std::uint64_t window() const { return step_ / options_.window_steps; }
+  /// From the last completed step on.
   const planned_batches& batches_at(std::uint64_t step) const { return plan_.at(step); }
   /// Agreed last; may hold only from a later step on.
   const planned_batches& newest_batches() const { return plan_.newest(); }
   std::uint64_t base_batch() const { return base_batch_; }
   std::uint64_t dealt() const { return step_ + ahead_.size(); }
-  const gradient_noise& noise_averages() const { return noise_; }
-  learning_rate_state rule_state() const { return rule_.state(); }
   noise_estimate noise() const { return noise_.estimate(); }
   learning_rate_step last_rate() const { return rate_; }
   double progress() const { return rule_.progress(); }
@@ -245,10 +252,9 @@ private:
   leases new_leases(sampler_position from);
   void lease(std::span<const std::uint32_t> batches);
   void deal_from(const leases& behind);
-  std::vector<item_range> own_ranges(const used_items& used) const;
   void plan_next(std::span<const step_row> rows, const session::agreement& agreed, std::uint64_t from_step);
   std::vector<step_row> with_absent_agreeing(std::span<const step_row> rows) const;
-  std::vector<std::uint32_t> balance(std::span<const step_row> rows, const std::vector<std::uint32_t>& decided);
+  std::vector<std::uint32_t> balance(std::span<const step_row> rows, const planned_batches& decided);
   void wait_for_decision();
   bool begins_small() const;
   std::vector<std::uint32_t> grow_back(const std::vector<std::uint32_t>& batches) const;

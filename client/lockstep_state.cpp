@@ -159,6 +159,13 @@ std::string read_state(std::span<const std::uint64_t> words, state_words& state)
 
 } // namespace
 
+std::vector<std::uint32_t> limits_of(std::span<const member_batch> members) {
+  std::vector<std::uint32_t> limits;
+  for (const auto& member : members)
+    limits.push_back(member.highest);
+  return limits;
+}
+
 std::vector<std::uint32_t> share_among(const std::vector<std::uint32_t>& before, std::span<const member_batch> members,
                                        const std::vector<bool>& present) {
   member_batches stayed;
@@ -197,9 +204,10 @@ std::vector<std::uint64_t> lockstep::save() const {
                     .rate = rate_,
                     .members = options_.members.size()};
   // What was agreed during the step under way is not part of the last completed one.
+  state.plan.push_back({0, plan_.at(step_).batches});
   for (const auto& planned : plan_.entries())
-    if (planned.from_step <= step_ || planned.agreed_step < step_)
-      state.plan.push_back({planned.from_step <= step_ ? 0 : planned.from_step, planned.batches});
+    if (planned.from_step > step_ && planned.agreed_step < step_)
+      state.plan.push_back({planned.from_step, planned.batches});
   std::vector<std::uint64_t> words{state_mark};
   visit_numbers(state, [&words](auto number) { words.push_back(std::bit_cast<std::uint64_t>(number)); });
   words.push_back(state.plan.size());
@@ -245,9 +253,7 @@ std::string lockstep::restore(std::span<const std::uint64_t> words, std::span<co
   for (auto& planned : state.plan)
     for (std::size_t member = 0; member < members.size(); ++member)
       planned.batches[member] = std::min(planned.batches[member], members[member].highest);
-  std::vector<std::uint32_t> limits;
-  for (const auto& member : members)
-    limits.push_back(member.highest);
+  const auto limits = limits_of(members);
   batch_plan plan(std::move(state.plan.front().batches), limits);
   for (std::size_t i = 1; i < state.plan.size(); ++i)
     plan.add({.from_step = state.plan[i].from_step, .batches = std::move(state.plan[i].batches), .limits = limits});

@@ -248,7 +248,7 @@ std::string run::begin(std::span<const std::int64_t> rows) {
   for (std::size_t member = 0; member < members_; ++member)
     all.push_back(decode_introduction(rows.subspan(member * introduction_columns).first<introduction_columns>()));
   lockstep_options options;
-  if (auto problem = fit_together(all, position_, options, shards_); !problem.empty())
+  if (auto problem = fit_together(all, position_, options, std::move(shards_)); !problem.empty())
     return problem;
   options.fetches = introduced_->ahead > 0; // its row may be of the data loader that it had before it came back
   steps_.emplace(std::move(options));

@@ -8,7 +8,7 @@ namespace dynamix::client {
 namespace {
 
 constexpr double exponent_of_means_max = 0.5; ///< between 0, the most of a mean, and 1, the least of a sum
-constexpr double exponent_of_sums_max = 2;    ///< of a gradient without noise
+constexpr double exponent_max = 3;            ///< a sum's is at most 2, of a gradient without noise; the rest is error
 constexpr double standard_errors = 3;
 constexpr double ratio_min = 1.5; ///< of batches: what workers' data differ by is large beside what smaller ones do
 constexpr double freedom_min = 8;
@@ -49,7 +49,7 @@ bool summed_loss::observe(std::span<const batch_square> workers) {
     return false;
   const double residual = std::max(0.0, squares_ - exponent() * both_) / freedom_;
   const double error = standard_errors * std::sqrt(residual / batches_);
-  told_ = exponent() - error > exponent_of_means_max && exponent() + error < exponent_of_sums_max + 1;
+  told_ = exponent() - error > exponent_of_means_max && exponent() + error < exponent_max;
   return told_;
 }
 

@@ -1,5 +1,7 @@
 #include "faults/decision_history.hpp"
 
+#include "session/undecided.hpp"
+
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
@@ -12,8 +14,6 @@ namespace {
 
 using messages::decision_key;
 
-constexpr std::uint64_t undecided_windows = 4; ///< as S-5 of client/lockstep.hpp has it
-
 struct written_decision {
   std::uint64_t step = 0;  ///< with which its window ended; 0: unknown
   std::uint64_t total = 0; ///< samples per step; 0: unknown
@@ -24,6 +24,7 @@ struct read_decision {
   std::string host;
   decision_key key;
   std::uint64_t total = 0;
+  std::uint64_t base_total = 0; ///< that training began with; 0: unknown
 };
 
 /// Of one generation, which rows of several leaders may tell of in any order.
@@ -49,7 +50,7 @@ void add(generation_history& history, const ledger::window& window) {
     const auto step = report.first_step + report.training.steps;
     made.step = std::max(made.step, step);
     made.steps = std::max<std::uint64_t>(made.steps, report.training.steps);
-    history.reads[step].push_back({report.host, report.decision, report.global_batch});
+    history.reads[step].push_back({report.host, report.decision, report.global_batch, report.base_batch});
   }
   if (window.workers.size() != history.members)
     made.total = 0; // there are others, for whom another row tells or none
@@ -77,7 +78,8 @@ std::string find_violation(const generation_history& history, std::uint64_t step
   const auto& [ended, total, steps] = made->second;
   if (step < ended)
     return fmt::format("{}, whose window ended with step {}", says(first), ended);
-  const bool may_have_grown = first.total > total && step >= ended + undecided_windows * steps;
+  const bool may_have_grown = first.total > total && (first.base_total == 0 || first.total <= first.base_total) &&
+                              step >= ended + session::undecided_windows * steps;
   if (total > 0 && total != first.total && !may_have_grown && !history.chooses_total)
     return fmt::format("{} with {} samples, and {} were decided", says(first), first.total, total);
   return "";

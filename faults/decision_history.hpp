@@ -11,8 +11,8 @@
 ///   2. no decision is read before its window has ended;
 ///   3. none is read after a newer one, so each is in force without a break;
 ///   4. the batch sizes that are read are in sum those that were decided, which sharing by paces leaves as it is; or
-///      more, where no other decision has come for four windows: a small global batch then grows by itself. Not under
-///      `stigmergic`, whose workers choose the global batch by themselves.
+///      more, where no other decision has come for some windows: a global batch below the one that training began with
+///      then grows back to it (session/undecided.hpp). Not under `stigmergic`, whose workers choose it by themselves.
 ///
 /// A generation begins with what its source had in force. A decision in no row was made by an arbitrator that died
 /// before it wrote the row, or by a shard without a root: whoever first reads it stands for it.

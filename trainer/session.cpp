@@ -208,11 +208,12 @@ struct session::body {
       if (!peers)
         return {ending::lost, error.what()};
       return {ending::lost,
-              "lost contact with a worker during step " + std::to_string(state->step) + ": " + error.what()};
+              "lost contact with a worker during step " + std::to_string(state->reached.step) + ": " + error.what()};
     } catch (const c10::Error& error) {
-      return {ending::failed, "step " + std::to_string(state->step) + " failed: " + error.what_without_backtrace()};
+      return {ending::failed,
+              "step " + std::to_string(state->reached.step) + " failed: " + error.what_without_backtrace()};
     } catch (const std::exception& error) {
-      return {ending::failed, "step " + std::to_string(state->step) + " failed: " + error.what()};
+      return {ending::failed, "step " + std::to_string(state->reached.step) + " failed: " + error.what()};
     }
   }
 
@@ -220,10 +221,10 @@ struct session::body {
     outcome result{.how = end.how, .reason = std::move(end.reason)};
     if (!known)
       return result;
-    result.steps = state->step;
-    result.attempted_steps = state->step + (state->step_in_flight ? 1 : 0);
-    result.samples = state->samples;
-    result.epochs = state->position.epoch;
+    result.steps = state->reached.step;
+    result.attempted_steps = state->reached.step + (state->step_in_flight ? 1 : 0);
+    result.samples = state->reached.samples;
+    result.epochs = state->reached.position.epoch;
     result.wall_seconds = state->elapsed_seconds();
     result.final_accuracy = state->accuracy;
     result.seconds_to_target = state->seconds_to_target;
@@ -319,7 +320,7 @@ outcome session::train(const membership& place, exchange::store& rendezvous, dec
 }
 
 std::uint64_t session::steps() const {
-  return problem_.empty() && body_ && body_->known ? body_->state->step : 0;
+  return problem_.empty() && body_ && body_->known ? body_->state->reached.step : 0;
 }
 
 saved_checkpoint session::save() {

@@ -68,15 +68,7 @@ client::lockstep lockstep_of(const training_state& state, const membership& plac
            .adaptive = is_adaptive(options.training.optimizer),
            .window_steps = options.window_steps,
            .balances = members.size() > 1 ? options.balances : messages::balancing::off},
-          {.step = state.step,
-           .samples = state.samples,
-           .position = state.position,
-           .base_batch = options.base_batch(),
-           .batches = state.batches,
-           .in_force = state.in_force,
-           .last_agreed = state.last_applied,
-           .noise = state.noise,
-           .rule = state.rule}};
+          state.reached};
 }
 
 } // namespace
@@ -90,7 +82,7 @@ training_loop::training_loop(training_state& state, const membership& place, exc
 
 generation_end training_loop::run() {
   state_.model->train();
-  sums_.first_step = state_.step;
+  sums_.first_step = state_.reached.step;
   steps_.start_epoch(); // goes on in the one that the state stands in
   watcher_.started();
   catch_up();
@@ -106,14 +98,14 @@ generation_end training_loop::run() {
 /// What the generation before was about to do when it ended.
 void training_loop::catch_up() {
   const auto& training = state_.options.training;
-  const bool just_evaluated = state_.step > 0 && state_.evaluated_samples == state_.samples;
+  const bool just_evaluated = state_.reached.step > 0 && state_.evaluated_samples == state_.reached.samples;
   if (state_.all_dealt())
     end(ending::completed, epochs_completed);
   else if (const auto* reason = just_evaluated ? ending_of(state_) : nullptr; reason != nullptr)
     end(ending::completed, reason);
   if (ended() || state_.is_due(training.evaluate_every_epochs, state_.evaluated_samples))
     evaluate_model();
-  if ((ended() && state_.checkpointed_samples < state_.samples) ||
+  if ((ended() && state_.checkpointed_samples < state_.reached.samples) ||
       state_.is_due(training.checkpoint_every_epochs, state_.checkpointed_samples))
     write_checkpoint();
 }
@@ -129,9 +121,9 @@ void training_loop::train_one_step() {
   state_.step_in_flight = false;
   const double end_seconds = state_.time.now_seconds();
   sums_.iteration_seconds += end_seconds - start;
-  watcher_.step_completed(state_.step);
-  watcher_.step_timed({.step = state_.step,
-                       .batch = state_.batches[position_],
+  watcher_.step_completed(state_.reached.step);
+  watcher_.step_timed({.step = state_.reached.step,
+                       .batch = steps_.batches_at(state_.reached.step - 1).batches[position_],
                        .begin_seconds = start,
                        .end_seconds = end_seconds,
                        .data_seconds = result.data_seconds,
@@ -148,7 +140,7 @@ void training_loop::train_one_step() {
     evaluate_model();
   }
   const bool final = ended();
-  if (final || state_.step % options.window_steps == 0)
+  if (final || state_.reached.step % options.window_steps == 0)
     close_window(final);
   if (!final)
     apply(agreed);
@@ -172,11 +164,11 @@ step_result training_loop::compute(const dealt_step& deal) {
   const auto numbers = steps_.samples();
   const auto samples = std::span(numbers).first(deal.own);
   const auto likely = steps_.likely_samples();
-  training_step_.begin(client::step_seed(state_.options.seed, state_.step, place_.rank), likely);
+  training_step_.begin(client::step_seed(state_.options.seed, state_.reached.step, place_.rank), likely);
   const double slowdown = slowdown_at(state_.options.emulate, state_.elapsed_seconds());
   if (state_.options.training.augmentation == cluster::augmentation_kind::crop_flip)
     state_.train_loader.augment(state_.options.seed, deal.epoch);
-  const bool halved = peers_.size() == 1 && samples.size() > 1 && state_.step % halved_step_interval == 0;
+  const bool halved = peers_.size() == 1 && samples.size() > 1 && state_.reached.step % halved_step_interval == 0;
   auto result = halved ? training_step_.run_halved(samples, slowdown)
                        : training_step_.run(samples, slowdown,
                                             [this](double seconds, bool finite) { return write_row(seconds, finite); });
@@ -193,7 +185,7 @@ void training_loop::update(const dealt_step& deal, const step_result& result, do
   const auto& gradients = result.gradients;
   // Every rank deals by itself, so a difference would mean that they hold different batch sizes.
   if (gradients.global_batch != deal.total)
-    throw std::logic_error("the workers disagree about the batch sizes of step " + std::to_string(state_.step));
+    throw std::logic_error("the workers disagree about the batch sizes of step " + std::to_string(state_.reached.step));
 
   const bool finite = std::isfinite(gradients.square); // all have the same sums
   const double norm = finite ? descend(deal, result) : 0;
@@ -202,11 +194,7 @@ void training_loop::update(const dealt_step& deal, const step_result& result, do
   else
     drop();
   steps_.complete(!finite, state_.time.now_seconds() - start_seconds);
-  state_.step = steps_.step();
-  state_.samples = steps_.samples_done();
-  state_.position = steps_.position();
-  state_.noise = steps_.noise_averages();
-  state_.rule = steps_.rule_state();
+  state_.reached = steps_.reached();
   if (unconfirmed_checkpoint_)
     state_.checkpointed_samples = *std::exchange(unconfirmed_checkpoint_, std::nullopt);
   ++sums_.steps;
@@ -228,13 +216,14 @@ double training_loop::descend(const dealt_step& deal, const step_result& result)
                                                    .global_batch = deal.total,
                                                    .own_square = gradients.own_square,
                                                    .own_batch = static_cast<std::uint32_t>(deal.own)});
-  const double scheduled = schedule_factor(state_.options.training, state_.samples, deal.total, state_.wanted_samples);
+  const double scheduled =
+      schedule_factor(state_.options.training, state_.reached.samples, deal.total, state_.wanted_samples);
   state_.rate = {state_.options.training.learning_rate * scheduled * rate.learning_rate, rate.gain};
   const double norm = std::sqrt(gradients.square);
   clip_gradients(training_step_.parameters(), norm, state_.options.training.clip_norm);
   state_.descent.set_learning_rate(state_.rate.learning_rate);
   state_.descent.step();
-  state_.average.follow(deal.total, state_.samples);
+  state_.average.follow(deal.total, state_.reached.samples);
   return norm;
 }
 
@@ -244,7 +233,7 @@ void training_loop::drop() {
   std::vector<std::uint32_t> ranks;
   for (const auto position : steps_.not_finite())
     ranks.push_back(place_.members[position]);
-  const auto reason = describe_not_finite(state_.step, ranks, place_.members.size());
+  const auto reason = describe_not_finite(state_.reached.step, ranks, place_.members.size());
   if (state_.options.training.nan == cluster::nan_kind::stop)
     end(ending::stopped, reason + not_finite_advice);
   else if (++dropped_in_a_row_ >= dropped_in_a_row_max)
@@ -288,43 +277,40 @@ agreement training_loop::read_rows(std::span<const std::int64_t> numbers) {
 
 /// What holds from the next step on.
 void training_loop::apply(const agreement& agreed) {
-  const auto& next = steps_.batches_at(state_.step);
-  if (next.batches != state_.batches)
+  if (steps_.batches_at(state_.reached.step).batches != steps_.batches_at(state_.reached.step - 1).batches)
     sums_.restart_times();
-  state_.batches = next.batches;
-  if (!agreed.key)
-    return;
-  state_.in_force = state_.last_applied = *agreed.key;
-  decisions_.applied(agreed.decisions[position_], state_.step);
+  if (agreed.key)
+    decisions_.applied(agreed.decisions[position_], state_.reached.step);
 }
 
 void training_loop::close_window(bool final) {
   const double start = state_.time.now_seconds();
-  state_.window = (state_.step - 1) / state_.options.window_steps + 1;
+  state_.window = (state_.reached.step - 1) / state_.options.window_steps + 1;
+  const auto& planned = steps_.batches_at(state_.reached.step - 1);
   window_record record{.window = state_.window,
                        .first_step = sums_.first_step,
                        .final = final,
-                       .batch = state_.batches[position_],
-                       .decision = state_.in_force,
-                       .global_batch = state_.global_batch(),
-                       .epoch = state_.position.epoch,
-                       .epoch_samples = state_.position.cursor,
+                       .batch = planned.batches[position_],
+                       .decision = planned.key,
+                       .global_batch = planned.total(),
+                       .epoch = state_.reached.position.epoch,
+                       .epoch_samples = state_.reached.position.cursor,
                        .elapsed_seconds = state_.elapsed_seconds(),
-                       .statistics = sums_.statistics(state_.noise.estimate(), state_.rate),
+                       .statistics = sums_.statistics(steps_.noise(), state_.rate),
                        .control_seconds = sums_.control_seconds,
                        .balance = steps_.take_balance()};
   watcher_.window_closed(record);
-  sums_ = {.first_step = state_.step};
+  sums_ = {.first_step = state_.reached.step};
   sums_.control_seconds = state_.time.now_seconds() - start; // known only now, so it counts in the next window
 }
 
 /// All members come here with the same state, and so do or leave the same.
 void training_loop::evaluate_model() {
-  if (state_.evaluated_samples == state_.samples && state_.step > sums_.first_step)
+  if (state_.evaluated_samples == state_.reached.samples && state_.reached.step > sums_.first_step)
     return; // just done
   const auto& options = state_.options;
   const double start = state_.time.now_seconds();
-  const auto ranges = client::split_range({0, state_.test_samples}, state_.batches);
+  const auto ranges = client::split_range({0, state_.test_samples}, state_.reached.batches);
   evaluation_sums own;
   {
     const averaged_weights shown(state_.average);
@@ -345,7 +331,7 @@ void training_loop::evaluate_model() {
   totals->wait();
   // The evaluation of a stop, which a resume would not have, decides nothing.
   const bool due = state_.is_due(options.training.evaluate_every_epochs, state_.evaluated_samples);
-  state_.evaluated_samples = state_.samples;
+  state_.evaluated_samples = state_.reached.samples;
   state_.train_loss = 0;
   state_.train_loss_samples = 0;
   // Every member has the same sums, so all of them stop here or none.
@@ -360,26 +346,26 @@ void training_loop::evaluate_model() {
   if (const auto* reason = ending_of(state_); reason != nullptr && !ended())
     end(ending::completed, reason);
   if (first_member())
-    watcher_.evaluated({.step = state_.step,
-                        .epoch = state_.position.epoch,
-                        .samples = state_.samples,
+    watcher_.evaluated({.step = state_.reached.step,
+                        .epoch = state_.reached.position.epoch,
+                        .samples = state_.reached.samples,
                         .elapsed_seconds = state_.elapsed_seconds(),
                         .train_loss = total[4] > 0 ? client::finite_or_huge(total[3] / total[4]) : 0,
                         .test_loss = client::finite_or_huge(total[0] / total[2]),
                         .test_accuracy = state_.accuracy,
-                        .global_batch = state_.global_batch(),
+                        .global_batch = state_.reached.global_batch(),
                         .learning_rate = state_.rate.learning_rate});
 }
 
 /// The others know that it is written when the first member takes part in a further step.
 void training_loop::write_checkpoint() {
   if (!first_member()) {
-    unconfirmed_checkpoint_ = state_.samples;
+    unconfirmed_checkpoint_ = state_.reached.samples;
     return;
   }
-  state_.checkpointed_samples = state_.samples;
+  state_.checkpointed_samples = state_.reached.samples;
   if (const auto path = state_.checkpoints.write(state_.capture()); !path.empty())
-    watcher_.checkpoint_written(path, state_.step);
+    watcher_.checkpoint_written(path, state_.reached.step);
 }
 
 } // namespace dynamix::trainer

@@ -34,23 +34,24 @@ training_state::training_state(loop_options given, torch::nn::Sequential model_o
       wanted_samples(samples_in(options.training.epochs, train.size())), descent(options.training, model->parameters()),
       average(*model, options.training.ema_samples), epoch_samples(train.size()),
       checkpoints(options.checkpoint_directory, options.write_file, options.keep_checkpoints),
-      members(options.first_members()),
-      batches(members.size(), options.first_batch == 0 ? options.batch.initial : options.first_batch) {
+      members(options.first_members()) {
   std::iota(members.begin(), members.end(), 0U);
+  reached.base_batch = options.base_batch();
+  reached.batches.assign(members.size(), options.first_batch == 0 ? options.batch.initial : options.first_batch);
   micro_batch = options.training.micro_batch;
 }
 
 checkpoint training_state::capture() const {
   return {.seed = options.seed,
-          .step = step,
-          .samples = samples,
-          .sampler = position,
+          .step = reached.step,
+          .samples = reached.samples,
+          .sampler = reached.position,
           .epoch_samples = epoch_samples,
-          .learning_rate = rule,
-          .noise = noise.state(),
-          .batches = batches,
+          .learning_rate = reached.rule,
+          .noise = reached.noise.state(),
+          .batches = reached.batches,
           .members = members,
-          .decision = in_force,
+          .decision = reached.in_force,
           .window = window,
           .elapsed_seconds = elapsed_seconds(),
           .best_accuracy = best_accuracy,
@@ -78,16 +79,16 @@ std::string training_state::restore(const checkpoint& state) {
     return problem;
   if (state.sampler.cursor >= epoch_samples)
     return "its place in the data set lies outside an epoch";
-  rule = state.learning_rate;
-  noise.restore(state.noise);
-  step = state.step;
-  samples = state.samples;
-  position = state.sampler;
+  reached.rule = state.learning_rate;
+  reached.noise.restore(state.noise);
+  reached.step = state.step;
+  reached.samples = state.samples;
+  reached.position = state.sampler;
+  reached.batches = state.batches;
+  reached.in_force = state.decision;
   members = state.members;
-  batches = state.batches;
   window = state.window;
   rate = state.rate;
-  in_force = state.decision;
   evaluated_samples = state.evaluated_samples;
   checkpointed_samples = state.checkpointed_samples;
   accuracy = state.accuracy;
@@ -105,10 +106,10 @@ void training_state::regroup(const std::vector<std::uint32_t>& ranks) {
   std::vector<std::uint32_t> highest;
   for (const auto rank : ranks)
     highest.push_back(options.highest_by_rank[rank]);
-  auto shares = client::share_batches({members, batches}, ranks, options.batch.lowest, highest);
-  if (ranks != members || shares != batches)
-    in_force = {}; // no decision is behind these
-  batches = std::move(shares);
+  auto shares = client::share_batches({members, reached.batches}, ranks, options.batch.lowest, highest);
+  if (ranks != members || shares != reached.batches)
+    reached.in_force = {}; // no decision is behind these
+  reached.batches = std::move(shares);
   members = ranks;
 }
 
@@ -116,13 +117,10 @@ double training_state::elapsed_seconds() const {
   return earlier_seconds_ + (running_ ? time.now_seconds() - started_seconds_ : 0);
 }
 
-std::uint64_t training_state::global_batch() const {
-  return std::accumulate(batches.begin(), batches.end(), std::uint64_t{0});
-}
-
 bool training_state::is_due(double every_epochs, std::uint64_t done_samples) const {
   const double interval = std::max(1.0, every_epochs * static_cast<double>(epoch_samples));
-  return std::floor(static_cast<double>(samples) / interval) > std::floor(static_cast<double>(done_samples) / interval);
+  return std::floor(static_cast<double>(reached.samples) / interval) >
+         std::floor(static_cast<double>(done_samples) / interval);
 }
 
 } // namespace dynamix::trainer

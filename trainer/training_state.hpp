@@ -3,6 +3,7 @@
 /// What a worker's training stands at between two steps, and what it keeps from one generation to the next. Internal to
 /// the room: includes Torch.
 
+#include "client/lockstep.hpp"
 #include "cluster/cluster_file.hpp"
 #include "trainer/batch_loader.hpp"
 #include "trainer/checkpoint.hpp"
@@ -19,8 +20,6 @@
 #include <vector>
 
 namespace dynamix::trainer {
-
-using client::gradient_noise;
 
 struct loop_options {
   cluster::training training;
@@ -55,10 +54,9 @@ struct training_state {
   void regroup(const std::vector<std::uint32_t>& ranks);
 
   double elapsed_seconds() const;
-  std::uint64_t global_batch() const;
   /// Whether something that happens every so many epochs is due, last done at `done_samples`.
   bool is_due(double every_epochs, std::uint64_t done_samples) const;
-  bool all_dealt() const { return samples >= wanted_samples; }
+  bool all_dealt() const { return reached.samples >= wanted_samples; }
 
   const loop_options options;
   torch::nn::Sequential model;
@@ -75,18 +73,11 @@ struct training_state {
   checkpoint_files checkpoints;
 
   // As of the last completed step.
-  std::uint64_t step = 0;
-  std::uint64_t samples = 0; ///< by all workers
-  sampler_position position;
   std::vector<std::uint32_t> members; ///< ranks, ascending
-  std::vector<std::uint32_t> batches; ///< of the members
-  std::uint64_t window = 0;           ///< closed
-  gradient_noise noise;
-  learning_rate_state rule;
+  /// By these. No decision is in force after a change of members, an earlier run's after a restore.
+  client::reached_state reached;
+  std::uint64_t window = 0; ///< closed
   learning_rate_step rate;
-  messages::decision_key
-      in_force; ///< behind the batches; none after a change of members, an earlier run's after a restore
-  messages::decision_key last_applied; ///< by this worker in this run
   std::uint64_t evaluated_samples = 0;
   std::uint64_t checkpointed_samples = 0;
   double accuracy = 0;

@@ -192,9 +192,9 @@ protected:
 
   std::string path(std::uint32_t i) const { return directory_.path() + "/" + std::to_string(i) + ".sock"; }
 
-  void decide(std::uint32_t i, std::uint64_t window, std::uint32_t batch) {
+  void decide(std::uint32_t i, std::uint64_t window, std::uint32_t batch, std::uint64_t first_step = 12) {
     agents_[i]->send(messages::decision{
-        .key = {.term = 1, .window = window}, .generation = 1, .rank = i, .batch = batch, .first_step = 12});
+        .key = {.term = 1, .window = window}, .generation = 1, .rank = i, .batch = batch, .first_step = first_step});
   }
 
   socket_directory directory_;
@@ -236,6 +236,20 @@ TEST_F(AgentTraining, ReportsWindowsAndPutsDecisionsInForceOnAllMembersAtOnce) {
   std::array<std::uint32_t, 2> batches{};
   EXPECT_GOOD(training_->run(1), dynamix_batches(training_->run(1), batches.data(), 2));
   EXPECT_EQ(batches, (std::array<std::uint32_t, 2>{24, 8}));
+}
+
+TEST_F(AgentTraining, ReportsWhatWasInForceInAWindowWhereADecisionHoldsFromItsEndOn) {
+  training_->train(9);
+  decide(0, 1, 24, 10);
+  decide(1, 1, 8, 10);
+  training_->train(1);
+  EXPECT_EQ(training_->status(0).batch, 24U);
+  const auto report = agents_[0]->read_a<messages::window_report>();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->training.steps, 10U);
+  EXPECT_EQ(report->batch, 16U);
+  EXPECT_EQ(report->global_batch, 32U);
+  EXPECT_EQ(report->decision, messages::decision_key{});
 }
 
 TEST_F(AgentTraining, PutsADecisionInForceOnlyOnceAllMembersHoldIt) {

@@ -80,19 +80,32 @@ private:
   std::vector<std::deque<std::pair<std::uint64_t, std::uint64_t>>> fetched_;
 };
 
+std::uint64_t sum(const std::vector<std::uint64_t>& shares) {
+  return std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
+}
+
+/// Leases and uses a step's items.
+std::vector<std::uint64_t> use_next(leases& of, std::span<const std::uint32_t> batches,
+                                    std::span<const std::uint32_t> limits) {
+  of.lease(batches);
+  auto shares = of.next_shares(batches, limits);
+  of.use(shares);
+  return shares;
+}
+
 /// Each member's batch of a step comes from what it has fetched, in the order of fetching. Counts what is used.
-void train(const used_items& used, const leases& behind_lease, loaders& all, splitmix64& random,
+void train(const std::vector<std::uint64_t>& shares, const leases& behind_lease, loaders& all, splitmix64& random,
            std::vector<std::vector<int>>& counts) {
-  for (std::size_t member = 0; member < used.shares.size(); ++member) {
+  for (std::size_t member = 0; member < shares.size(); ++member) {
     all.fetch(behind_lease, member, random.below(6));
-    while (all.room(member) < used.shares[member])
+    while (all.room(member) < shares[member])
       all.fetch(behind_lease, member, 1);
+    for (const auto& range : behind_lease.next_items(member, shares[member]))
+      for (auto item = range.first; item < range.last; ++item) {
+        ASSERT_EQ(all.take(member), std::pair(range.shard, item));
+        ++counts[range.shard][item];
+      }
   }
-  for (const auto& range : used.ranges)
-    for (auto item = range.items.first; item < range.items.last; ++item) {
-      ASSERT_EQ(all.take(range.member), std::pair(range.items.shard, item));
-      ++counts[range.items.shard][item];
-    }
 }
 
 bool all_once(const std::vector<std::vector<int>>& counts) {
@@ -125,21 +138,20 @@ TEST(Leases, UseEachItemOnceAsFetchedUnderAnyPlanLookAheadResumeAndChangeAtEvery
         batches = random_batches(random, world);
       const auto left = dealer.left();
       dealer.lease(batches);
-      const auto behind_lease = dealer;
-      const auto used = dealer.use(batches, limits);
-      train(used, behind_lease, all, random, counts);
+      const auto used = dealer.next_shares(batches, limits);
+      train(used, dealer, all, random, counts);
+      dealer.use(used);
       ASSERT_FALSE(HasFatalFailure()) << "plan " << plan;
-      ASSERT_GT(used.total, 0U);
-      ASSERT_EQ(dealer.left(), left - used.total);
+      ASSERT_GT(sum(used), 0U);
+      ASSERT_EQ(dealer.left(), left - sum(used));
       if (left >= 2ULL * (1 + options.ahead) * batch_max * world) {
-        ASSERT_TRUE(std::ranges::equal(used.shares, batches)) << "batch sizes hold from the next step, plan " << plan;
+        ASSERT_TRUE(std::ranges::equal(used, batches)) << "batch sizes hold from the next step, plan " << plan;
         ++in_force_at_once;
       }
       for (std::size_t member = 0; member < world; ++member)
-        ASSERT_LE(used.shares[member], limits[member]);
-      ASSERT_LE(used.total, std::accumulate(batches.begin(), batches.end(), 0U)) << "plan " << plan;
-      other.lease(batches);
-      ASSERT_EQ(other.use(batches, limits).shares, used.shares);
+        ASSERT_LE(used[member], limits[member]);
+      ASSERT_LE(sum(used), std::accumulate(batches.begin(), batches.end(), 0U)) << "plan " << plan;
+      ASSERT_EQ(use_next(other, batches, limits), used);
       if (random.below(4) == 0) {
         const auto state = other.save();
         other = leases(options, {});
@@ -165,14 +177,16 @@ TEST(Leases, GiveTheSameItemsHoweverFarMembersFetchAheadWhereNoBatchSizeChanges)
     std::uint64_t next = 0;
     while (deep.left() > 0) {
       deep.lease(batches);
-      const auto used = deep.use(batches, unlimited);
+      const auto used = deep.next_shares(batches, unlimited);
       if (items - next >= std::accumulate(batches.begin(), batches.end(), 0U)) {
-        ASSERT_TRUE(std::ranges::equal(used.shares, batches));
+        ASSERT_TRUE(std::ranges::equal(used, batches));
       }
-      for (const auto& range : used.ranges) {
-        ASSERT_EQ(range.items.first, next) << "plan " << plan;
-        next = range.items.last;
-      }
+      for (std::size_t member = 0; member < world; ++member)
+        for (const auto& range : deep.next_items(member, used[member])) {
+          ASSERT_EQ(range.first, next) << "plan " << plan;
+          next = range.last;
+        }
+      deep.use(used);
     }
     ASSERT_EQ(next, items);
   }
@@ -181,13 +195,10 @@ TEST(Leases, GiveTheSameItemsHoweverFarMembersFetchAheadWhereNoBatchSizeChanges)
 TEST(Leases, MakePiecesBatchesAgainSoonAfterAChange) {
   leases dealer({.ahead = 4, .lanes = {1, 1}}, {{0, 0, 100000}});
   std::vector<std::uint32_t> batches{64, 64};
-  dealer.lease(batches);
-  dealer.use(batches, unlimited);
+  use_next(dealer, batches, unlimited);
   batches = {96, 32};
-  for (int step = 0; step < 12; ++step) {
-    dealer.lease(batches);
-    EXPECT_EQ(dealer.use(batches, unlimited).shares, (std::vector<std::uint64_t>{96, 32}));
-  }
+  for (int step = 0; step < 12; ++step)
+    EXPECT_EQ(use_next(dealer, batches, unlimited), (std::vector<std::uint64_t>{96, 32}));
   dealer.lease(batches);
   for (std::size_t member = 0; member < 2; ++member)
     for (auto piece = dealer.pieces_used(member); piece < dealer.pieces_leased(member); ++piece) {
@@ -201,17 +212,14 @@ TEST(Leases, MakePiecesBatchesAgainSoonAfterAChange) {
 std::vector<std::vector<std::uint64_t>> to_the_end(leases dealer, const std::vector<std::uint32_t>& batches,
                                                    const std::vector<std::uint32_t>& limits) {
   std::vector<std::vector<std::uint64_t>> steps;
-  while (dealer.left() > 0) {
-    dealer.lease(batches);
-    steps.push_back(dealer.use(batches, limits).shares);
-  }
+  while (dealer.left() > 0)
+    steps.push_back(use_next(dealer, batches, limits));
   return steps;
 }
 
 TEST(Leases, KeepTheGlobalBatchWhereAChangeCameWhenEverythingWasLeased) {
   leases dealer({.ahead = 7, .lanes = {1, 1}}, {{0, 0, 1024}});
-  dealer.lease(std::vector<std::uint32_t>{64, 64});
-  dealer.use(std::vector<std::uint32_t>{64, 64}, unlimited);
+  use_next(dealer, std::vector<std::uint32_t>{64, 64}, unlimited);
   // Each has 448 left, which the second one would need 14 steps for.
   EXPECT_EQ(to_the_end(dealer, {96, 32}, unlimited), std::vector(7, std::vector<std::uint64_t>{64, 64}));
   // The second one cannot hold 64 any more.
@@ -225,10 +233,8 @@ TEST(Leases, DropOnlyWhatFillsNoStepWhereAChangeCameWhenEverythingWasLeased) {
   dealer.lease(std::vector<std::uint32_t>{64, 64});
   const std::vector<std::uint32_t> batches{75, 25};
   int steps = 0;
-  for (; dealer.left() >= 100; ++steps) {
-    dealer.lease(batches);
-    ASSERT_EQ(dealer.use(batches, unlimited).total, 100U) << steps;
-  }
+  for (; dealer.left() >= 100; ++steps)
+    ASSERT_EQ(sum(use_next(dealer, batches, unlimited)), 100U) << steps;
   EXPECT_EQ(steps, 10);
 }
 
@@ -244,9 +250,12 @@ TEST(Leases, GiveOthersTheItemsOfMembersThatHaveGone) {
     auto batches = random_batches(random, world);
     while (dealer.left() > 0) {
       dealer.lease(batches);
-      for (const auto& range : dealer.use(batches, unlimited).ranges)
-        for (auto item = range.items.first; item < range.items.last; ++item)
-          ++counts[range.items.shard][item];
+      const auto used = dealer.next_shares(batches, unlimited);
+      for (std::size_t member = 0; member < world; ++member)
+        for (const auto& range : dealer.next_items(member, used[member]))
+          for (auto item = range.first; item < range.last; ++item)
+            ++counts[range.shard][item];
+      dealer.use(used);
       if (random.below(5) > 0)
         continue;
       batches = random_batches(random, world);
@@ -266,18 +275,14 @@ TEST(Leases, AreLeasedAnewWhereOtherMembersGoOn) {
   const data of{{17, 0, 5, 40, 1, 23, 30}, true};
   leases before({.ahead = 3, .lanes = {2, 1, 4}, .whole_shards = true}, of.waiting());
   const std::vector<std::uint32_t> batches{7, 3, 5};
-  for (int step = 0; step < 3; ++step) {
-    before.lease(batches);
-    before.use(batches, unlimited);
-  }
+  for (int step = 0; step < 3; ++step)
+    use_next(before, batches, unlimited);
   leases after({.ahead = 1, .lanes = {1, 3}, .whole_shards = true}, {});
   ASSERT_TRUE(after.restore(before.save(), of.lengths, before.left()));
   EXPECT_EQ(after.left(), before.left());
   std::uint64_t used = 0;
-  while (after.left() > 0) {
-    after.lease(std::vector<std::uint32_t>{4, 9});
-    used += after.use(std::vector<std::uint32_t>{4, 9}, unlimited).total;
-  }
+  while (after.left() > 0)
+    used += sum(use_next(after, std::vector<std::uint32_t>{4, 9}, unlimited));
   EXPECT_EQ(used, before.left());
 }
 
@@ -286,8 +291,7 @@ TEST(Leases, RefuseStatesThatMakeNoSense) {
   const lease_options options{.ahead = 2, .lanes = {2, 1}, .whole_shards = true};
   leases good(options, of.waiting());
   const std::vector<std::uint32_t> batches{7, 3};
-  good.lease(batches);
-  good.use(batches, unlimited);
+  use_next(good, batches, unlimited);
   good.lease(batches);
   const auto words = good.save();
   splitmix64 random(44);
@@ -303,11 +307,11 @@ TEST(Leases, RefuseStatesThatMakeNoSense) {
     auto damaged = words;
     damaged[random.below(static_cast<std::uint32_t>(damaged.size()))] =
         random.below(2) == 0 ? random.below(50) : random.next();
-    if (read.restore(damaged, of.lengths, good.left()))
-      while (read.left() > 0) { // whatever it deals, it ends
-        read.lease(batches);
-        ASSERT_GT(read.use(batches, unlimited).total, 0U);
-      }
+    if (!read.restore(damaged, of.lengths, good.left()))
+      continue;
+    while (read.left() > 0) { // whatever it deals, it ends
+      ASSERT_GT(sum(use_next(read, batches, unlimited)), 0U);
+    }
   }
 }
 

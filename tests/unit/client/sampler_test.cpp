@@ -154,7 +154,7 @@ TEST(Lockstep, MeasuresTheNoiseOfWhatWasDeliveredWhenTheRowWasWritten) {
   }
   EXPECT_TRUE(steps[0]->noise().valid);
   EXPECT_NEAR(steps[0]->noise().noise_scale, 32, 1e-9);
-  EXPECT_EQ(steps[0]->noise_averages().state().steps, 8U);
+  EXPECT_EQ(steps[0]->reached().noise.state().steps, 8U);
 }
 
 } // namespace

@@ -83,15 +83,20 @@ TEST(DecisionHistory, FindsADecisionInForceBeforeItsWindowHasEnded) {
 }
 
 TEST(DecisionHistory, AllowsASmallGlobalBatchToGrowWhereNoDecisionComes) {
-  const auto told_at = [](std::uint64_t last, std::uint64_t total) {
+  const auto told_at = [](std::uint64_t last, std::uint64_t total, std::uint64_t initial = 0) {
     std::vector<row> rows{formed(1, 2), window({1, 1}, {})};
     for (std::uint64_t number = 2; number <= last; ++number) {
       rows.push_back(window({1, number}, {1, 1}, number == last ? total : 64));
-      std::get<ledger::window>(rows.back().entry).decided = false;
+      auto& read = std::get<ledger::window>(rows.back().entry);
+      read.decided = false;
+      for (auto& worker : read.workers)
+        worker.report.base_batch = initial;
     }
     return violation_of(rows);
   };
   EXPECT_EQ(told_at(5, 128), "");
+  EXPECT_EQ(told_at(5, 128, 128), "");
+  EXPECT_THAT(told_at(5, 128, 127), HasSubstr("with 128 samples, and 64 were decided"));
   EXPECT_THAT(told_at(4, 128), HasSubstr("with 128 samples, and 64 were decided"));
   EXPECT_THAT(told_at(5, 32), HasSubstr("with 32 samples, and 64 were decided"));
 }

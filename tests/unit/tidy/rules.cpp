@@ -128,7 +128,7 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
       {"actors",
        {"messages/", "cluster/", "storage/", "telemetry/", "policy/", "trainer/", "simulator/", "replication/",
         "swarm/", "ledger/", "session/", "client/", "exchange/", "links/"}},
-      {"faults", {"messages/types.hpp", "settings/", "cluster/", "storage/", "ledger/"}},
+      {"faults", {"messages/types.hpp", "session/undecided.hpp", "settings/", "cluster/", "storage/", "ledger/"}},
       {"dashboard", {"messages/types.hpp", "cluster/", "storage/", "ledger/", "links/"}},
       {"node", all},
       {"examples", {}},

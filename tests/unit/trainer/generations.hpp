@@ -17,7 +17,7 @@ class recorder : public torch::nn::Module {
 public:
   torch::Tensor forward(const torch::Tensor& images) {
     if (is_training())
-      seen.emplace_back(state->step, images.clone());
+      seen.emplace_back(state->reached.step, images.clone());
     return images;
   }
   const training_state* state = nullptr;
@@ -126,7 +126,7 @@ public:
     ++generation_;
     membership place{{.members = members}, generation_, best_of(members)};
     place.store_prefix = "g" + std::to_string(generation_);
-    started_at_[generation_] = workers_.contains(place.source) ? workers_.at(place.source)->state.step : 0;
+    started_at_[generation_] = workers_.contains(place.source) ? workers_.at(place.source)->state.reached.step : 0;
     sources.push_back(place.source);
     ends result;
     std::vector<std::jthread> threads;
@@ -161,7 +161,7 @@ public:
   /// later one's are.
   std::vector<std::vector<std::uint32_t>> samples_by_step(std::uint32_t rank) {
     std::vector<std::vector<std::uint32_t>> steps;
-    for (std::uint64_t step = 0; step < worker(rank).state.step; ++step) {
+    for (std::uint64_t step = 0; step < worker(rank).state.reached.step; ++step) {
       std::uint64_t ran = 0;
       for (const auto& [generation, first_step] : started_at_)
         if (first_step <= step)
@@ -179,7 +179,7 @@ private:
   std::uint32_t best_of(const std::vector<std::uint32_t>& members) const {
     auto best = members.front();
     const auto steps = [this](std::uint32_t rank) {
-      return workers_.contains(rank) && workers_.at(rank)->known ? workers_.at(rank)->state.step + 1 : 0;
+      return workers_.contains(rank) && workers_.at(rank)->known ? workers_.at(rank)->state.reached.step + 1 : 0;
     };
     for (const auto rank : members)
       if (steps(rank) > steps(best))

@@ -80,14 +80,15 @@ void train_through_losses(std::uint64_t seed) {
     auto wanted = some_of(random, workers);
     std::uint32_t newest = members.front();
     for (std::uint32_t rank = 0; rank < workers; ++rank)
-      if (run.alive(rank) && (!run.alive(newest) || run.worker(rank).state.step > run.worker(newest).state.step))
+      if (run.alive(rank) &&
+          (!run.alive(newest) || run.worker(rank).state.reached.step > run.worker(newest).state.reached.step))
         newest = rank;
     if (std::ranges::find(wanted, newest) == wanted.end())
       wanted.push_back(newest);
     std::ranges::sort(wanted);
     members = wanted;
     generations::observers watchers;
-    const auto from = run.alive(newest) ? run.worker(newest).state.step : 0;
+    const auto from = run.alive(newest) ? run.worker(newest).state.reached.step : 0;
     const auto victim = members[random.below(static_cast<std::uint32_t>(members.size()))];
     const auto at_step = from + 1 + random.below(6);
     const auto kind = random.below(3);
@@ -100,7 +101,7 @@ void train_through_losses(std::uint64_t seed) {
     const auto ends = run.run(members, watchers);
     for (const auto& [rank, end] : ends) {
       EXPECT_NE(end.how, ending::failed) << end.reason;
-      EXPECT_EQ(run.worker(rank).state.global_batch(), workers * 8U);
+      EXPECT_EQ(run.worker(rank).state.reached.global_batch(), workers * 8U);
       if (end.how == ending::completed)
         finished.push_back(rank);
     }
@@ -109,7 +110,7 @@ void train_through_losses(std::uint64_t seed) {
   ASSERT_FALSE(finished.empty());
   const auto rank = finished.front();
   auto& state = run.worker(rank).state;
-  EXPECT_EQ(state.samples, 3 * samples);
+  EXPECT_EQ(state.reached.samples, 3 * samples);
   const auto steps = run.samples_by_step(rank);
   expect_each_sample_once_an_epoch(steps, samples, 3);
   EXPECT_LT(largest_difference(state.model->parameters(), reference_parameters(steps, state.options, run.train)), 1e-4);
@@ -127,13 +128,13 @@ TEST(Generations, GoOnWithTheSameBitsOnAllMembersAfterALoss) {
   const auto first = run.run({0, 1, 2}, watchers);
   EXPECT_EQ(first.at(0).how, ending::lost);
   EXPECT_EQ(first.at(2).how, ending::lost);
-  EXPECT_EQ(run.worker(0).state.batches, (std::vector<std::uint32_t>{8, 8, 8}));
+  EXPECT_EQ(run.worker(0).state.reached.batches, (std::vector<std::uint32_t>{8, 8, 8}));
   const auto second = run.run({0, 2});
   EXPECT_EQ(second.at(0).how, ending::completed);
   EXPECT_EQ(second.at(2).how, ending::completed);
-  EXPECT_EQ(run.worker(0).state.batches, (std::vector<std::uint32_t>{12, 12}));
-  EXPECT_EQ(run.worker(0).state.samples, 1800U);
-  EXPECT_EQ(run.worker(0).state.step, 75U) << "the global batch has changed";
+  EXPECT_EQ(run.worker(0).state.reached.batches, (std::vector<std::uint32_t>{12, 12}));
+  EXPECT_EQ(run.worker(0).state.reached.samples, 1800U);
+  EXPECT_EQ(run.worker(0).state.reached.step, 75U) << "the global batch has changed";
   EXPECT_EQ(model_checksum(*run.worker(0).state.model), model_checksum(*run.worker(2).state.model));
 }
 
@@ -144,12 +145,12 @@ TEST(Generations, StartFromTheMemberWithTheMostSteps) {
   watchers[0].regroups_after_step = 5;
   watchers[1].regroups_after_step = 5;
   run.run({0, 1}, watchers); // leaves together, behind
-  const auto behind = run.worker(0).state.step;
+  const auto behind = run.worker(0).state.reached.step;
   generations::observers longer;
   longer[2].interrupted_after_step = behind + 4;
   run.run({1, 2}, longer);
-  EXPECT_EQ(run.worker(0).state.step, behind);
-  const auto ahead = std::max(run.worker(1).state.step, run.worker(2).state.step);
+  EXPECT_EQ(run.worker(0).state.reached.step, behind);
+  const auto ahead = std::max(run.worker(1).state.reached.step, run.worker(2).state.reached.step);
   EXPECT_GT(ahead, behind);
   generations::observers last;
   for (const std::uint32_t rank : {0U, 1U, 2U})
@@ -157,7 +158,7 @@ TEST(Generations, StartFromTheMemberWithTheMostSteps) {
   run.run({0, 1, 2}, last);
   EXPECT_NE(run.sources.back(), 0U);
   for (const std::uint32_t rank : {0U, 1U, 2U}) {
-    EXPECT_GT(run.worker(rank).state.step, ahead);
+    EXPECT_GT(run.worker(rank).state.reached.step, ahead);
     EXPECT_EQ(model_checksum(*run.worker(rank).state.model), model_checksum(*run.worker(0).state.model));
   }
 }
@@ -169,18 +170,18 @@ TEST(Generations, RegroupWithANewcomerWithoutLosingAStep) {
   const auto first = run.run({0, 1}, watchers);
   EXPECT_EQ(first.at(0).how, ending::regrouped);
   EXPECT_EQ(first.at(1).how, ending::regrouped);
-  EXPECT_EQ(run.worker(0).state.step, 9U) << "asked for after step 8, told to all in the next one";
-  EXPECT_EQ(run.worker(1).state.step, 9U);
+  EXPECT_EQ(run.worker(0).state.reached.step, 9U) << "asked for after step 8, told to all in the next one";
+  EXPECT_EQ(run.worker(1).state.reached.step, 9U);
   EXPECT_FALSE(run.worker(0).state.step_in_flight);
-  EXPECT_EQ(run.worker(0).state.batches, (std::vector<std::uint32_t>{12, 12}));
+  EXPECT_EQ(run.worker(0).state.reached.batches, (std::vector<std::uint32_t>{12, 12}));
   const auto before = model_checksum(*run.worker(0).state.model);
   EXPECT_EQ(model_checksum(*run.worker(1).state.model), before);
 
   const auto second = run.run({0, 1, 2});
   for (const std::uint32_t rank : {0U, 1U, 2U}) {
     EXPECT_EQ(second.at(rank).how, ending::completed);
-    EXPECT_EQ(run.worker(rank).state.batches, (std::vector<std::uint32_t>{8, 8, 8}));
-    EXPECT_EQ(run.worker(rank).state.step, 75U);
+    EXPECT_EQ(run.worker(rank).state.reached.batches, (std::vector<std::uint32_t>{8, 8, 8}));
+    EXPECT_EQ(run.worker(rank).state.reached.step, 75U);
     EXPECT_EQ(model_checksum(*run.worker(rank).state.model), model_checksum(*run.worker(0).state.model));
   }
 }
@@ -190,8 +191,8 @@ TEST(Generations, OfOneMemberTrainAloneAndGrowAgain) {
   generations::observers watchers;
   watchers[2].regroups_after_step = 3;
   EXPECT_EQ(run.run({2}, watchers).at(2).how, ending::regrouped);
-  EXPECT_EQ(run.worker(2).state.step, 4U);
-  EXPECT_EQ(run.worker(2).state.batches, (std::vector<std::uint32_t>{24}));
+  EXPECT_EQ(run.worker(2).state.reached.step, 4U);
+  EXPECT_EQ(run.worker(2).state.reached.batches, (std::vector<std::uint32_t>{24}));
   const auto all = run.run({0, 1, 2});
   EXPECT_EQ(all.at(0).how, ending::completed);
   const auto steps = run.samples_by_step(0);
@@ -209,7 +210,7 @@ TEST(Generations, ReportWholeWindowsOnlyAndBeginTheNextOneAfresh) {
   run.run({0, 1}, first);
   ASSERT_EQ(first[0].windows.size(), 2U);
   EXPECT_EQ(first[0].windows[1].first_step, 5U);
-  const auto resumed_at = run.worker(0).state.step;
+  const auto resumed_at = run.worker(0).state.reached.step;
   EXPECT_GE(resumed_at, 12U);
   generations::observers second;
   run.run({0}, second);
@@ -228,7 +229,7 @@ TEST(Generations, MakeUpForAnEvaluationThatWasCutOff) {
   generations::observers first;
   first[0].interrupted_after_step = 10;
   run.run({0, 1}, first);
-  EXPECT_EQ(run.worker(0).state.step, 10U);
+  EXPECT_EQ(run.worker(0).state.reached.step, 10U);
   EXPECT_TRUE(first[0].evaluations.empty());
   generations::observers second;
   run.run({0, 1}, second);
@@ -249,7 +250,7 @@ TEST(Generations, MakeUpForTheCheckpointOfAMemberThatDiedBeforeItWasWritten) {
   generations::observers first;
   first[0].dies_when_evaluated = true;
   run.run({0, 1, 2}, first);
-  EXPECT_EQ(run.worker(1).state.step, 10U);
+  EXPECT_EQ(run.worker(1).state.reached.step, 10U);
   generations::observers second;
   run.run({1, 2}, second);
   EXPECT_THAT(second[1].checkpoints, ElementsAre(10, 20, 30, 40, 50, 60));
@@ -283,7 +284,7 @@ TEST(Generations, EndWhereTheTargetWasReachedBeforeALoss) {
   run.run({0, 1}, first);
   const auto second = run.run({1});
   EXPECT_EQ(second.at(1).reason, "target accuracy reached");
-  EXPECT_EQ(run.worker(1).state.step, 10U);
+  EXPECT_EQ(run.worker(1).state.reached.step, 10U);
 }
 
 TEST(Generations, HaveTheLearningRateOfTheWholeClusterWhoeverTrains) {
@@ -293,7 +294,7 @@ TEST(Generations, HaveTheLearningRateOfTheWholeClusterWhoeverTrains) {
   generations run(options, 4, 600);
   generations::observers watchers;
   run.run({1, 3}, watchers);
-  EXPECT_EQ(run.worker(1).state.global_batch(), 20U);
+  EXPECT_EQ(run.worker(1).state.reached.global_batch(), 20U);
   EXPECT_DOUBLE_EQ(watchers[1].windows[0].statistics.learning_rate, options.training.learning_rate * 20 / 32);
 }
 

@@ -155,9 +155,9 @@ inline rank_result train_rank(const rank_options& options, const dataset& train,
   state.regroup(place.members);
   rank_result result;
   result.end = training_loop(state, place, peers, slot, watcher, never).run();
-  result.steps = state.step;
-  result.samples = state.samples;
-  result.epochs = state.position.epoch;
+  result.steps = state.reached.step;
+  result.samples = state.reached.samples;
+  result.epochs = state.reached.position.epoch;
   result.final_accuracy = state.accuracy;
   result.seconds_to_target = state.seconds_to_target;
   result.parameter_checksum = model_checksum(*model);
