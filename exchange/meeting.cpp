@@ -155,8 +155,11 @@ public:
       missing -= hear(made);
     }
     for (const auto& each : made)
-      if (each)
+      if (each) {
         links::prepare_tcp(each.get()); // messages are small, too, and wait for answers
+        if (own_.silent_peer_ms > 0)
+          links::end_silent(each.get(), own_.silent_peer_ms);
+      }
     return made;
   }
 

@@ -115,6 +115,8 @@ messages::hello worker_protocol::hello() const {
   said.steps = said.attempted_steps = at_.steps;
   if (!said.training && said.generation > 0)
     said.attempted_steps = std::max(said.steps, attempted_steps_);
+  if (!said.training)
+    said.left_because = account_.reason;
   return said;
 }
 

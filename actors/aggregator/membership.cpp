@@ -206,6 +206,7 @@ messages::welcome membership::admit(const messages::hello& hello, double now_sec
   found->incarnation = hello.incarnation;
   found->generation = hello.generation;
   found->group = hello.group;
+  found->detail = hello.left_because;
   found->steps = found->said_steps = hello.steps;
   found->checkpoint_steps = hello.checkpoint_steps;
   // What was in flight when an older generation ended has been counted at its end.

@@ -48,7 +48,7 @@ struct member {
   double seen_seconds = 0;            ///< last sign of life
   double since_seconds = 0;           ///< in this state
   std::optional<double> told_seconds; ///< when it was last told that its generation ends or regroups
-  std::string detail;                 ///< why it is lost or has failed
+  std::string detail;                 ///< why it is lost or has failed or, as it says, has come out of its generation
 
   bool unused() const { return host.empty(); }
   bool present() const { return state == member_state::waiting || state == member_state::training; }

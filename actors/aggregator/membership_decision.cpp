@@ -60,7 +60,8 @@ generation_end find_end(double now, const membership_state& state, const cluster
     const bool together =
         state.phase == generation_phase::regrouping && 1000 * (now - one.since_seconds) <= timeouts.silence_ms;
     if (one.state == member_state::waiting && !together)
-      return {fmt::format("{} could not continue in it", one.host), true};
+      return {fmt::format("{} could not continue in it{}{}", one.host, one.detail.empty() ? "" : ": ", one.detail),
+              true};
     training |= one.state == member_state::training;
   }
   if (training && !state.fixed_group && 1000 * (now - state.progress_seconds) > timeouts.stall_timeout_ms)

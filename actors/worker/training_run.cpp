@@ -214,6 +214,7 @@ void training_run::place(const messages::placement& place, store_actor store) {
                               .address = options_.host.address,
                               .collective_timeout_ms = options_.timeouts.collective_timeout_ms,
                               .join_timeout_ms = options_.timeouts.stall_timeout_ms,
+                              .silent_peer_ms = options_.timeouts.request_timeout_ms,
                               .links = options_.links,
                               .servers = {servers, place.members.end()}},
                              place.generation,

@@ -35,7 +35,9 @@ struct worker_performer {
   static std::chrono::milliseconds patience(std::uint32_t timeout_ms) { return std::chrono::milliseconds(timeout_ms); }
 
   void operator()(const effects::say_hello& what) const {
-    self->request(state.gateway, patience(what.timeout_ms), atom::hello_v, pack(what.hello), worker_actor{self})
+    auto said = what.hello;
+    said.left_because = messages::fit_text(said.left_because);
+    self->request(state.gateway, patience(what.timeout_ms), atom::hello_v, pack(said), worker_actor{self})
         .then(
             [self = self, number = what.number](const message<messages::welcome>& answer,
                                                 const aggregator_actor& aggregator) {

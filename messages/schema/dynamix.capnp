@@ -107,6 +107,9 @@ struct Hello {
 
   reserves @16 :Bool;
   # It only asks for its rank, since the process that is to train for it has not come.
+
+  leftBecause @17 :Text;
+  # Why it is in that generation no more; empty: it is, or an older sender.
 }
 
 enum WelcomeVerdict {

@@ -19,6 +19,20 @@ TEST_F(MembershipCause, WhoDiedIsNamedAsTheCauseThoughItsPeersCameOutFirst) {
   EXPECT_EQ(members.state().reason, "cy is lost: the connection to it broke") << "the first";
 }
 
+TEST_F(MembershipCause, WhoCameOutSaysWhy) {
+  start();
+  complete_steps(10);
+  auto said = hello("ada");
+  said.generation = members.state().generation;
+  said.steps = 10;
+  said.attempted_steps = 11;
+  said.left_because = "rank 1 at 10.0.0.2:40000 is not reached: Connection timed out";
+  ASSERT_EQ(admit(said).verdict, messages::welcome_verdict::accepted);
+  look();
+  EXPECT_EQ(members.state().reason,
+            "ada could not continue in it: rank 1 at 10.0.0.2:40000 is not reached: Connection timed out");
+}
+
 TEST_F(MembershipCause, AStallThatNobodyLetsGoOfStaysTheCause) {
   start();
   keep_alive_for(timeouts.stall_timeout_ms / 1000.0 + 1);
