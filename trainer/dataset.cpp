@@ -1,7 +1,7 @@
 #include "trainer/dataset.hpp"
 
-#include "storage/atomic_file.hpp"
 #include "storage/fnv1a.hpp"
+#include "trainer/data_file.hpp"
 #include "trainer/idx_file.hpp"
 #include "trainer/movielens.hpp"
 
@@ -17,18 +17,53 @@ std::string dimensions_text(std::uint32_t height, std::uint32_t width) {
   return fmt::format("{}x{}", height, width);
 }
 
-std::string fashion_mnist_prefix(const std::string& path, dataset_split split) {
-  return path + (split == dataset_split::train ? "/train-" : "/t10k-");
+bool is_there(const std::string& file) {
+  std::error_code ignored;
+  return std::filesystem::exists(file, ignored) || std::filesystem::exists(file + ".gz", ignored);
+}
+
+/// Where the files are: in the folder itself, or in the one below it that the archive or torchvision makes.
+std::string folder_of(const std::string& path, const std::string& below, const std::string& file) {
+  const auto inner = path + "/" + below;
+  return !is_there(path + "/" + file) && is_there(inner + "/" + file) ? inner : path;
+}
+
+/// The archive's own name has a dot, `images.idx3-ubyte`, which some programs that unpack it give the file.
+std::string under_either_name(const std::string& path) {
+  auto dotted = path;
+  dotted[path.rfind("-idx")] = '.';
+  return !is_there(path) && is_there(dotted) ? dotted : path;
 }
 
 constexpr auto fashion_mnist_labels = "labels-idx1-ubyte";
 constexpr std::size_t cifar10_label_bytes = 1;
 constexpr std::size_t cifar100_label_bytes = 2;
+constexpr auto fashion_mnist_below = "FashionMNIST/raw";
+constexpr auto cifar10_below = "cifar-10-batches-bin";
+constexpr auto cifar100_below = "cifar-100-binary";
+
+/// Behind what is missing: the other form of the data is there.
+std::string hint_at_python(const std::string& path, const std::string& name) {
+  std::error_code ignored;
+  for (const auto* form : {"-batches-py", "-python", "-python.tar.gz", "-binary.tar.gz"})
+    if (const auto found = path + "/" + name + form; std::filesystem::exists(found, ignored))
+      return fmt::format("; there is {}: unpack {}-binary.tar.gz, the binary version", found, name);
+  return "";
+}
+
+std::string fashion_mnist_prefix(const std::string& path, dataset_split split) {
+  const std::string part = split == dataset_split::train ? "train-" : "t10k-";
+  const auto labels = part + fashion_mnist_labels;
+  const auto inner = path + "/" + fashion_mnist_below;
+  const bool below =
+      !is_there(under_either_name(path + "/" + labels)) && is_there(under_either_name(inner + "/" + labels));
+  return (below ? inner : path) + "/" + part;
+}
 
 std::string load_fashion_mnist(const std::string& path, dataset_split split, dataset& data) {
   const auto prefix = fashion_mnist_prefix(path, split);
-  const auto images_path = prefix + "images-idx3-ubyte";
-  const auto labels_path = prefix + fashion_mnist_labels;
+  const auto images_path = under_either_name(prefix + "images-idx3-ubyte");
+  const auto labels_path = under_either_name(prefix + fashion_mnist_labels);
   idx_file images;
   idx_file labels;
   if (auto problem = read_idx_file(images_path, 3, images); !problem.empty())
@@ -66,15 +101,18 @@ std::string load_bordered(const std::string& path, dataset_split split, dataset&
 }
 
 /// Appends one file of records: `label_bytes` labels, of which the last one counts, then the image.
-std::string append_cifar(const std::string& path, std::size_t label_bytes, dataset& data) {
+std::string append_cifar(const std::string& wanted, std::size_t label_bytes, dataset& data) {
   constexpr std::size_t limit_bytes = 1U << 30;
+  auto path = wanted;
   std::string contents;
-  if (auto problem = storage::read_file(path, limit_bytes, contents); !problem.empty())
+  if (auto problem = read_data_file(path, limit_bytes, contents); !problem.empty())
     return problem;
   const std::size_t record_bytes = label_bytes + data.image_bytes();
-  if (contents.empty() || contents.size() % record_bytes != 0)
-    return fmt::format("{}: found {} bytes, expected a positive multiple of the {} bytes of a record", path,
-                       contents.size(), record_bytes);
+  if (contents.empty() || contents.size() % record_bytes != 0) {
+    const auto kind = kind_of_file(contents);
+    return fmt::format("{}: found {} bytes{}, expected a positive multiple of the {} bytes of a record", path,
+                       contents.size(), kind.empty() ? "" : fmt::format(", {}", kind), record_bytes);
+  }
   data.images.reserve(data.images.size() + contents.size() / record_bytes * data.image_bytes());
   for (std::size_t record = 0; record < contents.size(); record += record_bytes) {
     const auto label_offset = record + label_bytes - 1;
@@ -89,31 +127,49 @@ std::string append_cifar(const std::string& path, std::size_t label_bytes, datas
   return {};
 }
 
-std::vector<std::string> cifar10_batches(const std::string& path) {
+std::vector<std::string> cifar_files(cluster::dataset_kind kind, const std::string& path, dataset_split split) {
+  const bool train = split == dataset_split::train;
+  if (kind == cluster::dataset_kind::cifar100) {
+    const std::string file = train ? "train.bin" : "test.bin";
+    return {folder_of(path, cifar100_below, file) + "/" + file};
+  }
+  if (!train)
+    return {folder_of(path, cifar10_below, "test_batch.bin") + "/test_batch.bin"};
   std::vector<std::string> paths;
+  const auto folder = folder_of(path, cifar10_below, "data_batch_1.bin");
   for (int part = 1; part <= 5; ++part)
-    paths.push_back(fmt::format("{}/data_batch_{}.bin", path, part));
+    paths.push_back(fmt::format("{}/data_batch_{}.bin", folder, part));
   return paths;
 }
 
-std::string load_cifar10(const std::string& path, dataset_split split, dataset& data) {
-  if (split == dataset_split::test)
-    return append_cifar(path + "/test_batch.bin", cifar10_label_bytes, data);
-  for (const auto& batch : cifar10_batches(path))
-    if (auto problem = append_cifar(batch, cifar10_label_bytes, data); !problem.empty())
-      return problem;
+std::size_t cifar_label_bytes(cluster::dataset_kind kind) {
+  return kind == cluster::dataset_kind::cifar100 ? cifar100_label_bytes : cifar10_label_bytes;
+}
+
+std::string load_cifar(cluster::dataset_kind kind, const std::string& path, dataset_split split, dataset& data) {
+  for (const auto& file : cifar_files(kind, path, split))
+    if (const auto problem = append_cifar(file, cifar_label_bytes(kind), data); !problem.empty())
+      return problem.starts_with("there is neither ")
+                 ? problem + hint_at_python(path, kind == cluster::dataset_kind::cifar100 ? "cifar-100" : "cifar-10")
+                 : problem;
   return {};
 }
 
-/// 0 when one of them is not there, or holds no whole number of records.
-std::uint64_t count_cifar(const std::vector<std::string>& paths, std::uint64_t record_bytes) {
+/// 0 when one of them cannot be read, or holds no whole number of records.
+std::uint64_t count_cifar(cluster::dataset_kind kind, const std::string& path) {
+  const auto record_bytes = cifar_label_bytes(kind) + shape_of(kind).image_bytes();
   std::uint64_t samples = 0;
-  for (const auto& path : paths) {
+  for (const auto& file : cifar_files(kind, path, dataset_split::train)) {
     std::error_code error;
-    const auto size = std::filesystem::file_size(path, error);
-    if (error || size == 0 || size % record_bytes != 0)
+    const auto size = std::filesystem::file_size(file, error);
+    if (!error && size > 0 && size % record_bytes == 0) {
+      samples += size / record_bytes;
+      continue;
+    }
+    dataset packed{shape_of(kind), {}, {}}; // or it is wrong
+    if (!append_cifar(file, cifar_label_bytes(kind), packed).empty())
       return 0;
-    samples += size / record_bytes;
+    samples += packed.size();
   }
   return samples;
 }
@@ -138,6 +194,9 @@ std::string load_movielens(const std::string& path, dataset_split split, dataset
   data.users = ratings->users;
   data.items = ratings->items;
   data.digest = ratings->digest;
+  if (ratings->repeated > 0)
+    data.left_out.push_back(
+        fmt::format("{} of the ratings in {}: the same user rates the same movie later", ratings->repeated, path));
   data.choices = std::make_shared<movielens_choices>(ratings, split == dataset_split::test);
   return {};
 }
@@ -186,10 +245,8 @@ std::string load_dataset(cluster::dataset_kind kind, const std::string& path, da
   case cluster::dataset_kind::fashion_mnist_32:
     return load_bordered(path, split, data);
   case cluster::dataset_kind::cifar10:
-    return load_cifar10(path, split, data);
   case cluster::dataset_kind::cifar100:
-    return append_cifar(path + (split == dataset_split::train ? "/train.bin" : "/test.bin"), cifar100_label_bytes,
-                        data);
+    return load_cifar(kind, path, split, data);
   case cluster::dataset_kind::interactions: {
     const auto shape = interactions_shape_of(interactions_scale);
     data.users = shape.users;
@@ -214,18 +271,18 @@ std::string load_dataset(const cluster::training& training, dataset_split split,
 
 std::uint64_t count_training_samples(const cluster::training& training) {
   const auto& path = training.data_path;
-  const std::uint64_t image_bytes = shape_of(training.dataset).image_bytes();
   idx_file labels;
   switch (training.dataset) {
   case cluster::dataset_kind::fashion_mnist:
   case cluster::dataset_kind::fashion_mnist_32:
-    return read_idx_file(fashion_mnist_prefix(path, dataset_split::train) + fashion_mnist_labels, 1, labels).empty()
+    return read_idx_file(under_either_name(fashion_mnist_prefix(path, dataset_split::train) + fashion_mnist_labels), 1,
+                         labels)
+                   .empty()
                ? labels.dimensions[0]
                : 0;
   case cluster::dataset_kind::cifar10:
-    return count_cifar(cifar10_batches(path), cifar10_label_bytes + image_bytes);
   case cluster::dataset_kind::cifar100:
-    return count_cifar({path + "/train.bin"}, cifar100_label_bytes + image_bytes);
+    return count_cifar(training.dataset, path);
   case cluster::dataset_kind::interactions:
     return interactions_shape_of(training.interactions_scale).train;
   case cluster::dataset_kind::text:

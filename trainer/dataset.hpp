@@ -41,13 +41,14 @@ struct dataset : dataset_shape {
   std::shared_ptr<const choice_set> choices = {};
   text_samples text = {};                 ///< with a context; then there are neither images nor labels
   std::uint64_t digest = 0;               ///< of all text or ratings, FNV-1a; 0 of other data
-  std::vector<std::string> left_out = {}; ///< of text: files and folders, with the reasons
+  std::vector<std::string> left_out = {}; ///< of text: files and folders, with the reasons; of ratings: how many
 
   std::uint64_t size() const { return choices ? choices->size() : context > 0 ? text.starts.size() : labels.size(); }
 };
 
-/// Reads one split of a data set from the folder `path`. Returns an empty string, or what is wrong: the file, the
-/// offset, what was found there and what was expected.
+/// Reads one split of a data set from the folder `path`, or from the folder in it that the archive or torchvision makes
+/// (FashionMNIST/raw, cifar-10-batches-bin, cifar-100-binary). Files may be packed, with or without `.gz`. Returns an
+/// empty string, or what is wrong: the file, the offset, what was found there and what was expected.
 ///
 /// Fashion-MNIST: `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-...`, plain or with `.gz` (IDX:
 /// big-endian magic 0x00000803 or 0x00000801, then one length a dimension, then the bytes). CIFAR-10:

@@ -11,6 +11,10 @@ namespace {
 
 constexpr std::size_t chunk_bytes = 1U << 20;
 
+bool begins_member(const z_stream& stream) {
+  return stream.avail_in >= 2 && stream.next_in[0] == 0x1f && stream.next_in[1] == 0x8b;
+}
+
 std::string inflate_all(z_stream& stream, std::size_t limit_bytes, std::string& contents) {
   for (;;) {
     const std::size_t filled = contents.size();
@@ -22,10 +26,13 @@ std::string inflate_all(z_stream& stream, std::size_t limit_bytes, std::string& 
     const int status = inflate(&stream, Z_NO_FLUSH);
     contents.resize(contents.size() - stream.avail_out);
     const auto offset = fmt::format(" at offset {}", stream.total_in);
-    if (status == Z_STREAM_END)
-      return stream.avail_in == 0
+    if (status == Z_STREAM_END) {
+      if (begins_member(stream) && inflateReset(&stream) == Z_OK)
+        continue;
+      return std::all_of(stream.next_in, stream.next_in + stream.avail_in, [](Bytef byte) { return byte == 0; })
                  ? std::string{}
                  : fmt::format("gzip data ends{}, but {} bytes follow, expected none", offset, stream.avail_in);
+    }
     if (status == Z_BUF_ERROR || (status == Z_OK && stream.avail_in == 0 && stream.avail_out > 0))
       return "gzip data is cut short" + offset + ", expected more";
     if (status != Z_OK)

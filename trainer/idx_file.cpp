@@ -1,11 +1,12 @@
 #include "trainer/idx_file.hpp"
 
-#include "storage/atomic_file.hpp"
-#include "trainer/gunzip.hpp"
+#include "trainer/data_file.hpp"
 
+#include <array>
 #include <cstdio>
-#include <filesystem>
 #include <fmt/core.h>
+#include <string_view>
+#include <utility>
 
 namespace dynamix::trainer {
 namespace {
@@ -25,20 +26,18 @@ std::string hexadecimal(std::uint32_t value) {
   return text;
 }
 
-std::string read_contents(std::string& path, std::string& contents) {
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored))
-    return storage::read_file(path, limit_bytes, contents);
-  const auto plain = path;
-  path += ".gz";
-  if (!std::filesystem::exists(path, ignored))
-    return "there is neither " + plain + " nor " + path;
-  std::string packed;
-  if (auto problem = storage::read_file(path, limit_bytes, packed); !problem.empty())
-    return problem;
-  if (auto problem = gunzip(packed, limit_bytes, contents); !problem.empty())
-    return path + ": " + problem;
-  return {};
+/// What the magic number of another file says; empty: nothing.
+std::string told_by(std::uint32_t magic, std::string_view contents) {
+  constexpr std::array types = {std::pair{0x09, "signed bytes"}, std::pair{0x0b, "16-bit numbers"},
+                                std::pair{0x0c, "32-bit numbers"}, std::pair{0x0d, "32-bit floats"},
+                                std::pair{0x0e, "64-bit floats"}};
+  for (const auto& [code, name] : types)
+    if (magic >> 8U == static_cast<std::uint32_t>(code))
+      return fmt::format(" (IDX, {}, {} dimensions)", name, magic & 0xffU);
+  if ((magic & 0x00ffffffU) == 0x00080000U)
+    return " (IDX, in the other byte order)";
+  const auto kind = kind_of_file(contents);
+  return kind.empty() ? "" : fmt::format(" ({})", kind);
 }
 
 std::string parse(const std::string& contents, std::uint8_t rank, idx_file& file) {
@@ -47,8 +46,9 @@ std::string parse(const std::string& contents, std::uint8_t rank, idx_file& file
   if (contents.size() < header_bytes)
     return fmt::format("ends at offset {}, expected an IDX header of {} bytes", contents.size(), header_bytes);
   if (const auto magic = big_endian(contents, 0); magic != (unsigned_bytes | rank))
-    return fmt::format("offset 0: found the magic number {}, expected {} (IDX, unsigned bytes, {} dimension{}",
-                       hexadecimal(magic), hexadecimal(unsigned_bytes | rank), rank, (rank == 1 ? ")" : "s)"));
+    return fmt::format("offset 0: found the magic number {}{}, expected {} (IDX, unsigned bytes, {} dimension{}",
+                       hexadecimal(magic), told_by(magic, contents), hexadecimal(unsigned_bytes | rank), rank,
+                       (rank == 1 ? ")" : "s)"));
   file.dimensions.clear();
   std::uint64_t values = 1;
   for (std::size_t i = 0; i < rank; ++i) {
@@ -73,7 +73,7 @@ std::string parse(const std::string& contents, std::uint8_t rank, idx_file& file
 std::string read_idx_file(const std::string& path, std::uint8_t rank, idx_file& file) {
   auto found = path;
   std::string contents;
-  if (auto problem = read_contents(found, contents); !problem.empty())
+  if (auto problem = read_data_file(found, limit_bytes, contents); !problem.empty())
     return problem;
   if (auto problem = parse(contents, rank, file); !problem.empty())
     return found + ": " + problem;

@@ -12,8 +12,8 @@ struct idx_file {
   std::vector<std::uint8_t> values;      ///< row-major, as many as the dimensions say
 };
 
-/// Reads `path`, or `path`.gz when there is no such file. `rank` is the number of dimensions that it must have. Returns
-/// an empty string, or what is wrong.
+/// Reads `path`, or `path`.gz when there is no such file, packed or not. `rank` is the number of dimensions that it
+/// must have. Returns an empty string, or what is wrong.
 std::string read_idx_file(const std::string& path, std::uint8_t rank, idx_file& file);
 
 } // namespace dynamix::trainer

@@ -172,10 +172,66 @@ TEST_F(DatasetFiles, PackedAndDamagedAreRefused) {
                 AllOf(HasSubstr("train-images-idx3-ubyte.gz: "), HasSubstr("cut short at offset ")))
         << length;
   EXPECT_THAT(load_packed(packed + "junk"), HasSubstr("but 4 bytes follow"));
-  EXPECT_THAT(load_packed(idx_images(20)), HasSubstr("damaged gzip data at offset "));
+  EXPECT_EQ(load_packed(idx_images(20)), "") << "a browser has unpacked it, and kept the name";
   auto flipped = packed;
   flipped[packed.size() / 2] = static_cast<char>(flipped[packed.size() / 2] ^ 0x10);
   EXPECT_THAT(load_packed(flipped), HasSubstr("gz: damaged gzip data at offset "));
+}
+
+/// As `cat` and bgzip make them, and tape archives fill them up.
+TEST_F(DatasetFiles, PackedInSeveralMembersAreRead) {
+  write_fashion_mnist();
+  const auto images = idx_images(20);
+  folder.write("train-images-idx3-ubyte",
+               gzip(images.substr(0, 100)) + gzip(images.substr(100)) + std::string(512, '\0'));
+  ASSERT_EQ(load_fashion_mnist(), "") << "and packed under the plain name";
+  EXPECT_EQ(std::string(data.images.begin(), data.images.end()), images.substr(16));
+  folder.write("train-images-idx3-ubyte", gzip(images.substr(0, 100)) + gzip(images.substr(100)).substr(0, 40));
+  EXPECT_THAT(load_fashion_mnist(), HasSubstr("cut short at offset "));
+}
+
+TEST_F(DatasetFiles, AreFoundWhereArchivesAndTorchvisionPutThem) {
+  std::filesystem::create_directories(folder.file("FashionMNIST/raw"));
+  folder.write("FashionMNIST/raw/train-images-idx3-ubyte", idx_images(20));
+  folder.write("FashionMNIST/raw/train-labels-idx1-ubyte.gz", gzip(idx_labels(20)));
+  EXPECT_EQ(load_fashion_mnist(), "");
+  EXPECT_EQ(count(dataset_kind::fashion_mnist), 20U);
+  std::filesystem::remove_all(folder.file("FashionMNIST"));
+  folder.write("train-images.idx3-ubyte", idx_images(20));
+  folder.write("train-labels.idx1-ubyte", idx_labels(20));
+  EXPECT_EQ(load_fashion_mnist(), "") << "as 7-Zip names it";
+  std::filesystem::create_directories(folder.file("cifar-100-binary"));
+  folder.write("cifar-100-binary/train.bin.gz", gzip(std::string{19, 99} + bytes(3072, 256)));
+  EXPECT_EQ(load(dataset_kind::cifar100), "");
+  EXPECT_EQ(count(dataset_kind::cifar100), 1U);
+}
+
+TEST_F(DatasetFiles, OfAnotherKindAreNamed) {
+  write_fashion_mnist();
+  const auto said_of = [&](const std::string& contents) {
+    folder.write("train-images-idx3-ubyte", contents);
+    return load_fashion_mnist();
+  };
+  EXPECT_THAT(said_of("<!DOCTYPE html><title>404</title>"),
+              HasSubstr("found the magic number 0x3c21444f (an HTML page), expected 0x00000803"));
+  EXPECT_THAT(said_of("version https://git-lfs.github.com/spec/v1\noid sha256:1"), HasSubstr("`git lfs pull`"));
+  EXPECT_THAT(said_of(std::string("PK\x03\x04\0\0\0\0\0\0\0\0\0\0\0\0", 16)), HasSubstr("(a zip archive)"));
+  EXPECT_THAT(said_of(big_endian(0xd03) + std::string(12, '\0')),
+              HasSubstr("found the magic number 0x00000d03 (IDX, 32-bit floats, 3 dimensions)"));
+  EXPECT_THAT(said_of(big_endian(0x03080000) + std::string(12, '\0')), HasSubstr("in the other byte order"));
+  folder.write("test_batch.bin", "\x80\x02}q\x01(U\x0b");
+  EXPECT_THAT(load(dataset_kind::cifar10, dataset_split::test), HasSubstr("found 8 bytes, a Python pickle, expected"));
+  folder.write("cifar-10-python.tar.gz", "");
+  EXPECT_THAT(load(dataset_kind::cifar10),
+              HasSubstr("cifar-10-python.tar.gz: unpack cifar-10-binary.tar.gz, the binary version"));
+}
+
+TEST_F(DatasetFiles, BehindALinkThatLeadsNowhereAreNamed) {
+  write_fashion_mnist();
+  std::filesystem::remove(folder.file("train-images-idx3-ubyte"));
+  std::filesystem::create_symlink("/nowhere/images", folder.file("train-images-idx3-ubyte"));
+  EXPECT_EQ(load_fashion_mnist(), "cannot read " + folder.file("train-images-idx3-ubyte") +
+                                      ": it is a link to /nowhere/images, which is not there");
 }
 
 TEST_F(DatasetFiles, AreCountedOrNotThere) {

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <map>
@@ -97,6 +98,62 @@ TEST_F(Movielens, SaysInWhichLineAndColumnItIsWrong) {
   EXPECT_THAT(read(header + std::string("1,2,3,4\n2,3,3,4\n3,4,1,1\n4,5,1,1\n5,6,1,1\n6,7,1,1\n")),
               HasSubstr("no user has rated two movies"));
   EXPECT_EQ(read_movielens(folder_.file("none.csv"), ratings_), "cannot read " + folder_.file("none.csv"));
+}
+
+TEST_F(Movielens, IsReadInTheFormsOfItsReleases) {
+  ASSERT_EQ(read(std::string(header) + small), "");
+  const auto first = ratings_;
+  std::filesystem::remove(path_);
+  for (const auto& [name, separator] : {std::pair("ratings.dat", "::"), std::pair("u.data", "\t")}) {
+    std::string contents = small;
+    for (std::size_t at = 0; (at = contents.find(',', at)) != std::string::npos;)
+      contents.replace(at, 1, separator);
+    const auto file = folder_.write(name, contents);
+    ASSERT_EQ(read_movielens(folder_.path(), ratings_), "") << name;
+    EXPECT_EQ(ratings_.rated, first.rated);
+    EXPECT_EQ(ratings_.last, first.last);
+    std::filesystem::remove(file);
+  }
+  ASSERT_EQ(read("\xef\xbb\xbf\"userId\",\"movieId\",\"rating\",\"timestamp\"\r\n" + std::string(small)), "");
+  EXPECT_EQ(ratings_.rated, first.rated);
+  auto quoted = std::string(header) + small;
+  quoted.replace(quoted.find("29,"), 2, "\"29\"");
+  ASSERT_EQ(read(quoted), "");
+  EXPECT_EQ(ratings_.rated, first.rated);
+}
+
+TEST_F(Movielens, ShowsBytesThatLookAlike) {
+  EXPECT_EQ(problem_of("1,29\xc2\xa0,3.5,1"), R"(3: found "29\xc2\xa0", expected a movie's number, 1 to 4294967295)");
+  EXPECT_EQ(read("userId;movieId;rating;timestamp\n"),
+            path_ + R"(:1:1: found "userId;movieId;rating;timestamp", expected "userId,movieId,rating,timestamp")");
+  EXPECT_THAT(read("\xff\xfeu\n"), HasSubstr(R"(found "\xff\xfeu" (text in UTF-16), expected)"));
+}
+
+TEST_F(Movielens, SaysHowManyRatingsAreRepeated) {
+  folder_.write("ratings.csv", header + std::string(small) + "1,2,5,1112486000\n");
+  cluster::training training;
+  training.dataset = cluster::dataset_kind::movielens;
+  training.data_path = folder_.path();
+  dataset train;
+  ASSERT_EQ(load_dataset(training, dataset_split::train, train), "");
+  ASSERT_EQ(train.left_out.size(), 1U);
+  EXPECT_THAT(train.left_out[0], HasSubstr("1 of the ratings in "));
+}
+
+TEST_F(Movielens, ThatIsPackedIsReadOrRefusedAsWhole) {
+  ASSERT_EQ(read(std::string(header) + small), "");
+  const auto first = ratings_;
+  std::filesystem::remove(path_);
+  const auto packed_path = folder_.file("ratings.csv.gz");
+  auto* file = gzopen(packed_path.c_str(), "wb");
+  const auto whole = std::string(header) + small;
+  gzwrite(file, whole.data(), static_cast<unsigned>(whole.size()));
+  gzclose(file);
+  ASSERT_EQ(read_movielens(folder_.path(), ratings_), "");
+  EXPECT_EQ(ratings_.rated, first.rated);
+  EXPECT_EQ(ratings_.digest, first.digest);
+  std::filesystem::resize_file(packed_path, std::filesystem::file_size(packed_path) - 12);
+  EXPECT_THAT(read_movielens(folder_.path(), ratings_), HasSubstr("the gzip data is cut short"));
 }
 
 TEST_F(Movielens, IsADataSetOfWhatUsersRatedAgainstWhatTheyDidNot) {
