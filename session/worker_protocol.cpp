@@ -113,10 +113,10 @@ messages::hello worker_protocol::hello() const {
   if (said.training)
     said.members = newest_->members;
   said.steps = said.attempted_steps = at_.steps;
-  if (!said.training && said.generation > 0)
-    said.attempted_steps = std::max(said.steps, attempted_steps_);
-  if (!said.training)
+  if (!said.training && attempted_steps_) {
+    said.attempted_steps = std::max(said.steps, *attempted_steps_);
     said.left_because = account_.reason;
+  }
   return said;
 }
 

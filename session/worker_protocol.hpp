@@ -169,10 +169,10 @@ private:
   bool stop_asked_ = false;
   bool finishing_ = false; ///< no other placement is waited for
   std::optional<double> leave_asked_seconds_;
-  leave_step leaving_by_ = leave_step::go; ///< newest
-  std::string left_because_;               ///< set once it has parted from the others
-  std::uint64_t attempted_steps_ = 0;      ///< of the generation that was left last
-  messages::farewell account_;             ///< training's own, of the same
+  leave_step leaving_by_ = leave_step::go;       ///< newest
+  std::string left_because_;                     ///< set once it has parted from the others
+  std::optional<std::uint64_t> attempted_steps_; ///< of the generation that was left last; none: none was
+  messages::farewell account_;                   ///< training's own, of the same
   farewell_step farewell_step_ = farewell_step::none;
   double concluded_seconds_ = 0; ///< when training had ended
 };

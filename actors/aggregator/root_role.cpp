@@ -92,9 +92,12 @@ messages::welcome root_role::take_in(const messages::hello& hello) {
     }
   }
   const auto missing = members_.count(member_state::awaited);
-  const auto text = members_.missing() > 0 ? fmt::format("{} more are awaited", members_.missing())
-                    : missing == 0         ? std::string{"all workers are here"}
-                                           : fmt::format("waiting for {}", members_.names(member_state::awaited));
+  auto text = members_.missing() > 0 ? fmt::format("{} more are awaited", members_.missing())
+              : missing == 0         ? std::string{"all workers are here"}
+                                     : fmt::format("waiting for {}", members_.names(member_state::awaited));
+  // The generation's end names who came first, which may have been thrown out by the one with the cause.
+  if (!hello.left_because.empty())
+    text = fmt::format("it came out of generation {}: {}; {}", hello.generation, hello.left_because, text);
   const bool new_here = hello.generation == 0;
   spdlog::info("{} host={} rank={} steps={} {}", new_here ? "joined" : "rejoined", hello.host, welcome.rank,
                hello.steps, text);
