@@ -118,9 +118,10 @@ public:
     });
   }
 
-  call_result connect(const std::string& host, const std::string& address, std::uint16_t port, milliseconds timeout) {
+  call_result connect(const std::string& host, const std::string& address, std::uint16_t port, milliseconds timeout,
+                      connect_failure* kind) {
     call_result result;
-    auto socket = connect_tcp(address, port, timeout, result.problem);
+    auto socket = connect_tcp(address, port, timeout, result.problem, kind);
     if (!socket)
       return result;
     auto opened = std::make_shared<std::promise<call_result>>();
@@ -451,8 +452,8 @@ bool pump::take_over(std::unique_ptr<connection> proven) {
 }
 
 int pump::connect(const std::string& host, const std::string& address, std::uint16_t port, milliseconds timeout,
-                  std::string& problem) {
-  auto result = loop_->connect(host, address, port, timeout);
+                  std::string& problem, connect_failure* kind) {
+  auto result = loop_->connect(host, address, port, timeout, kind);
   problem = std::move(result.problem);
   return result.plain;
 }

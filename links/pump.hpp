@@ -65,6 +65,7 @@ struct carriage {
 };
 
 class connection;
+enum class connect_failure : std::uint8_t;
 
 class pump {
 public:
@@ -88,7 +89,7 @@ public:
   /// or -1 and why not. Blocks for at most `timeout` (the TCP connection) and the handshake's time-out; not to be
   /// called on the pump's thread.
   int connect(const std::string& host, const std::string& address, std::uint16_t port,
-              std::chrono::milliseconds timeout, std::string& problem);
+              std::chrono::milliseconds timeout, std::string& problem, connect_failure* kind = nullptr);
 
   /// Takes over `socket`, a TCP connection to `expected`, which must prove that it is that host. Returns the plain
   /// descriptor at once, which the caller closes; -1 where there is none left. What is read from it first is the proven

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <fmt/core.h>
 #include <memory>
 #include <netdb.h>
@@ -13,6 +14,7 @@
 #include <sys/socket.h>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 
 namespace dynamix::links {
 namespace {
@@ -46,6 +48,20 @@ std::string numeric_text(const sockaddr& address, unsigned size) {
              : "";
 }
 
+descriptor connect_to(const addrinfo& place, std::chrono::milliseconds timeout, int& error) {
+  descriptor made(::socket(place.ai_family, kind, 0));
+  error = made && ::connect(made.get(), place.ai_addr, place.ai_addrlen) == 0 ? 0 : errno;
+  if (made && error == EINPROGRESS) {
+    pollfd waiting{.fd = made.get(), .events = POLLOUT, .revents = 0};
+    socklen_t size = sizeof error;
+    if (::poll(&waiting, 1, static_cast<int>(timeout.count())) != 1)
+      error = ETIMEDOUT;
+    else if (::getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+      error = errno;
+  }
+  return error == 0 ? std::move(made) : descriptor{};
+}
+
 } // namespace
 
 descriptor listen_tcp(const std::string& address, std::uint16_t port, std::uint16_t& bound, std::string& problem) {
@@ -68,31 +84,31 @@ descriptor listen_tcp(const std::string& address, std::uint16_t port, std::uint1
 }
 
 descriptor connect_tcp(const std::string& address, std::uint16_t port, std::chrono::milliseconds timeout,
-                       std::string& problem) {
+                       std::string& problem, connect_failure* kind) {
+  connect_failure ignored{};
+  auto& failed = kind != nullptr ? *kind : ignored;
+  failed = connect_failure::other;
   const auto places = resolve(address, port, 0, problem);
-  if (!places)
-    return {};
-  descriptor made(::socket(places->ai_family, kind, 0));
-  if (!made) {
-    problem = failure(errno);
-    return {};
+  auto left = timeout;
+  std::string problems;
+  bool all_refuse = true;
+  for (const auto* place = places.get(); place != nullptr; place = place->ai_next) {
+    // A name may stand for one address of each family: what nobody answers at leaves time for the next.
+    const auto share = place->ai_next != nullptr ? left / 2 : left;
+    left -= share;
+    int error = 0;
+    if (auto made = connect_to(*place, share, error)) {
+      failed = connect_failure::none;
+      return made;
+    }
+    all_refuse &= error == ECONNREFUSED;
+    problems += (problems.empty() ? "" : ", ") + failure(error) + numeric_text(*place->ai_addr, place->ai_addrlen);
   }
-  if (::connect(made.get(), places->ai_addr, places->ai_addrlen) == 0)
-    return made;
-  int error = errno;
-  if (error == EINPROGRESS) {
-    pollfd waiting{.fd = made.get(), .events = POLLOUT, .revents = 0};
-    socklen_t size = sizeof error;
-    if (::poll(&waiting, 1, static_cast<int>(timeout.count())) != 1)
-      error = ETIMEDOUT;
-    else if (::getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0)
-      error = errno;
+  if (places) {
+    problem = problems;
+    failed = all_refuse ? connect_failure::nobody_listens : connect_failure::other;
   }
-  if (error != 0) {
-    problem = failure(error) + numeric_text(*places->ai_addr, places->ai_addrlen);
-    return {};
-  }
-  return made;
+  return {};
 }
 
 void prepare_tcp(int socket) {

@@ -13,9 +13,13 @@ namespace dynamix::links {
 /// A listener, non-blocking, and the port that it has got. None, with the reason, where it cannot be had.
 descriptor listen_tcp(const std::string& address, std::uint16_t port, std::uint16_t& bound, std::string& problem);
 
-/// A connection, non-blocking, within `timeout`. None, with the reason, where nothing accepts one.
+/// What kind of reason, for who decides by it; the text is for a person.
+enum class connect_failure : std::uint8_t { none, nobody_listens, other };
+
+/// A connection, non-blocking, within `timeout`, to the first of the addresses that the name stands for which accepts
+/// one. None, with the reasons, where none does.
 descriptor connect_tcp(const std::string& address, std::uint16_t port, std::chrono::milliseconds timeout,
-                       std::string& problem);
+                       std::string& problem, connect_failure* kind = nullptr);
 
 /// Sends small messages at once, and notices a peer that is gone.
 void prepare_tcp(int socket);

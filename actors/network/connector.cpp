@@ -8,12 +8,10 @@
 #include <spdlog/spdlog.h>
 
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <poll.h>
 #include <sys/socket.h>
-#include <system_error>
 #include <utility>
 
 namespace dynamix::actors {
@@ -57,12 +55,13 @@ void attempt_later(connector_pointer self, double delay_seconds) {
   self->delayed_send(self, to_milliseconds(delay_seconds), atom::attempt_v);
 }
 
-gateway_actor reach(connector_pointer self, const connector_target& target, std::string& problem) {
+gateway_actor reach(connector_pointer self, const connector_target& target, std::string& problem,
+                    links::connect_failure& kind) {
   auto& state = self->state;
   if (state.options.network)
-    return state.options.network->reach(target, state.options.probe_timeout_ms, problem);
+    return state.options.network->reach(target, state.options.probe_timeout_ms, problem, &kind);
   state.probe = links::connect_tcp(target.address, target.port,
-                                   std::chrono::milliseconds(state.options.probe_timeout_ms), problem);
+                                   std::chrono::milliseconds(state.options.probe_timeout_ms), problem, &kind);
   if (state.probe)
     problem = doubt_greeting(state.probe.get(), state.options.probe_timeout_ms);
   if (!problem.empty())
@@ -80,10 +79,10 @@ gateway_actor reach(connector_pointer self, const connector_target& target) {
   if (target.address.empty())
     return state.local;
   std::string problem;
-  auto reached = reach(self, target, problem);
+  links::connect_failure kind{};
+  auto reached = reach(self, target, problem, kind);
   if (!reached && problem != state.problem)
-    spdlog::log(problem.starts_with(std::generic_category().message(ECONNREFUSED)) ? spdlog::level::info
-                                                                                   : spdlog::level::warn,
+    spdlog::log(kind == links::connect_failure::nobody_listens ? spdlog::level::info : spdlog::level::warn,
                 "link_failed to={} address={}:{} problem=\"{}\"", target.host, target.address, target.port, problem);
   state.problem = problem;
   return reached;

@@ -172,9 +172,10 @@ void control_network::unpublish(const gateway_actor& gateway, std::uint16_t port
   ask(caf::unpublish_atom::value, gateway.address(), port);
 }
 
-gateway_actor control_network::reach(const connector_target& target, std::uint32_t timeout_ms, std::string& problem) {
+gateway_actor control_network::reach(const connector_target& target, std::uint32_t timeout_ms, std::string& problem,
+                                     links::connect_failure* kind) {
   const int plain =
-      pump_->connect(target.host, target.address, target.port, std::chrono::milliseconds(timeout_ms), problem);
+      pump_->connect(target.host, target.address, target.port, std::chrono::milliseconds(timeout_ms), problem, kind);
   if (plain < 0)
     return {};
   const auto token = called_->put(target.host, target.port, plain);

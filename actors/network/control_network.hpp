@@ -34,7 +34,8 @@ public:
 
   /// The gateway of `target.host`, which must prove that it is that host; null, with the reason, where it cannot be
   /// reached. Blocks, for `timeout_ms` and a handshake's time at most, and nobody but the caller.
-  gateway_actor reach(const connector_target& target, std::uint32_t timeout_ms, std::string& problem);
+  gateway_actor reach(const connector_target& target, std::uint32_t timeout_ms, std::string& problem,
+                      links::connect_failure* kind = nullptr);
 
   /// Frames of proven hosts that were not passed on to CAF, since their sender may not say that.
   std::uint64_t refused() const;

@@ -86,6 +86,33 @@ TEST(Probe, SaysWhyNobodyIsReached) {
   EXPECT_EQ(problem, "Connection refused (127.0.0.1)");
 }
 
+/// Only the first address of a name was called.
+TEST(Probe, ReachesWhicheverAddressOfANameAccepts) {
+  for (const auto* address : {"127.0.0.1", "::1"}) {
+    std::uint16_t port = 0;
+    std::string problem;
+    const auto listening = links::listen_tcp(address, 0, port, problem);
+    if (!listening || !links::connect_tcp(address, port, std::chrono::seconds(1), problem))
+      continue; // a machine without that family
+    auto kind = links::connect_failure::other;
+    const bool named =
+        static_cast<bool>(links::connect_tcp("localhost", port, std::chrono::seconds(1), problem, &kind));
+    if (address == std::string_view("::1") && !named)
+      continue; // where the name has an address of one family only
+    EXPECT_TRUE(named) << address << ": " << problem;
+    EXPECT_EQ(kind, links::connect_failure::none);
+  }
+}
+
+TEST(Probe, TellsThatNobodyListensFromAllElse) {
+  std::string problem;
+  auto kind = links::connect_failure::none;
+  EXPECT_FALSE(links::connect_tcp("localhost", 1, std::chrono::seconds(1), problem, &kind));
+  EXPECT_EQ(kind, links::connect_failure::nobody_listens) << problem;
+  EXPECT_FALSE(links::connect_tcp("nobody.invalid", 1, std::chrono::seconds(1), problem, &kind));
+  EXPECT_EQ(kind, links::connect_failure::other);
+}
+
 /// CAF took 2 GB for the length that 32 such bytes claim.
 TEST(DoubtGreeting, TellsAnotherProgramFromAHost) {
   const auto doubt = [](const std::string& said, bool ends) {
