@@ -205,6 +205,8 @@ int init(const init_arguments& arguments, command_context& context) {
     context.err << "dynamix-node: error: " << problem << "\n";
     return exit_failed;
   }
+  for (const auto& words : listed.left_aside)
+    context.err << fmt::format("warning: {}: {} is left aside\n", arguments.hostfile, words);
   for (const auto& name : listed.again)
     context.err << fmt::format("warning: {} is listed more than once, and is one host\n", name);
   context.out << fmt::format("{}: {} hosts, {} arbitrates\n", arguments.out, listed.hosts.size(),

@@ -46,8 +46,11 @@ namespace {
   if (getppid() != parent) // it has gone already
     _exit(127);
   // The parent's handlers stay until execve, and would swallow what is pending.
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+  for (const int signal : {SIGINT, SIGTERM})
     std::signal(signal, SIG_DFL);
+  struct sigaction hang_up {};
+  if (sigaction(SIGHUP, nullptr, &hang_up) != 0 || hang_up.sa_handler != SIG_IGN) // what nohup is for holds for all
+    std::signal(SIGHUP, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

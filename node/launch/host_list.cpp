@@ -59,6 +59,28 @@ std::string_view without_slots(std::string_view text) {
   return is_ipv6(text) ? text : text.substr(0, text.find(':'));
 }
 
+/// ":4", ":4:mlx5_0", or nothing.
+bool are_slots(std::string_view text) {
+  if (text.empty())
+    return true;
+  const auto digits = text.substr(1, text.find(':', 1) - 1);
+  const auto port = text.substr(1 + digits.size());
+  return text.front() == ':' && number(digits) && std::ranges::all_of(port, [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == ':' || c == '_' || c == '-';
+         });
+}
+
+/// Of what stands behind a host in a file: slots, whose number means nothing here, and the columns of Grid Engine and
+/// LSF pass; a misspelt word, or one that means something, does not.
+bool is_left_aside_silently(std::string_view word) {
+  const auto equals = word.find('=');
+  if (equals == std::string_view::npos)
+    return true;
+  const auto key = word.substr(0, equals);
+  return (key == "slots" || key == "max_slots" || key == "max-slots" || key == "cpu" || key == "ppn") &&
+         number(word.substr(equals + 1));
+}
+
 class collector {
 public:
   /// False once there is a problem.
@@ -90,7 +112,19 @@ public:
           fmt::format("\"{}\" names a user, which a cluster file does not: write \"{}\", and give the user to ssh, "
                       "by --ssh \"ssh -l {}\" or in ~/.ssh/config",
                       text, text.substr(at + 1), text.substr(0, at)));
-    return expand(without_slots(text));
+    if (text.find('%') != std::string_view::npos)
+      return fail(
+          fmt::format("\"{}\" has a zone, which is another one on every host: give an address that all reach", text));
+    const auto host = without_slots(text);
+    const auto behind = text.substr(
+        std::min(text.size(), text.find(host) + host.size() + (text.starts_with('[') && is_ipv6(host) ? 1 : 0)));
+    if (!are_slots(behind))
+      return fail(fmt::format("\"{}\" is no host: behind a name come at most slots, as in \"{}:4\"", text, host));
+    return expand(host);
+  }
+  void leave_aside(std::string_view word, std::size_t line) {
+    if (list_.left_aside.size() < messages::max_workers)
+      list_.left_aside.push_back(fmt::format("line {}: \"{}\"", line, word));
   }
   bool fail(std::string problem) {
     list_.problem = std::move(problem);
@@ -163,10 +197,16 @@ host_list parse_hostfile(std::string_view file) {
   for (std::size_t line_number = 1; !rest.empty(); ++line_number) {
     auto line = take_item(rest, '\n');
     line = trimmed(line.substr(0, line.find('#')));
-    line = line.substr(0, line.find_first_of(blanks));
-    if (!line.empty() && !hosts.add_written(line)) {
+    const auto host = line.substr(0, line.find_first_of(blanks));
+    if (!host.empty() && !hosts.add_written(host)) {
       hosts.place_problem(line_number);
       break;
+    }
+    for (line.remove_prefix(host.size()); !(line = trimmed(line)).empty();) {
+      const auto word = line.substr(0, line.find_first_of(blanks));
+      if (!is_left_aside_silently(word))
+        hosts.leave_aside(word, line_number);
+      line.remove_prefix(word.size());
     }
   }
   return hosts.take();

@@ -16,9 +16,10 @@ struct listed_host {
 };
 
 struct host_list {
-  std::vector<listed_host> hosts; ///< in their order, each once, at most 4096
-  std::vector<std::string> again; ///< names that were listed more than once, and are in it once
-  std::string problem;            ///< what is wrong, and where; empty where nothing is
+  std::vector<listed_host> hosts;      ///< in their order, each once, at most 4096
+  std::vector<std::string> again;      ///< names that were listed more than once, and are in it once
+  std::vector<std::string> left_aside; ///< of a file: unknown words behind a host, with their line
+  std::string problem;                 ///< what is wrong, and where; empty where nothing is
 };
 
 /// Names between commas, each with an address behind '=' if it has one: "ada,ben=10.0.0.2". A name may stand for

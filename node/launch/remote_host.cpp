@@ -3,10 +3,12 @@
 #include "node/reports/text.hpp"
 
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 #include <set>
 #include <sstream>
+#include <unistd.h>
 
 namespace dynamix::node {
 namespace {
@@ -79,6 +81,21 @@ remote_end read_remote_end(std::string_view said) {
         failed == std::errc() && stop != last && *stop == '\n')
       end.code = code;
   return end;
+}
+
+std::string find_ssh(const remote_options& options) {
+  std::istringstream words(options.ssh);
+  std::string program;
+  words >> program;
+  const auto* path = std::getenv("PATH");
+  std::istringstream folders(program.find('/') == std::string::npos && path != nullptr ? path : "");
+  bool found = program.find('=') != std::string::npos || // of env's
+               (program.find('/') != std::string::npos && access(program.c_str(), X_OK) == 0);
+  for (std::string folder; !found && std::getline(folders, folder, ':');)
+    found = access((folder + "/" + program).c_str(), X_OK) == 0;
+  return found ? ""
+               : fmt::format("cannot start \"{}\", by which hosts are reached (--ssh): there is no such program",
+                             program);
 }
 
 child_options remote_command(const remote_options& options, const cluster::host& host, const std::string& command) {

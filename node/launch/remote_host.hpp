@@ -63,6 +63,9 @@ struct remote_end {
 };
 remote_end read_remote_end(std::string_view said);
 
+/// Why nothing can be reached from here; empty: the program that --ssh names is there.
+std::string find_ssh(const remote_options& options);
+
 /// `command` on the machine of `host`, by ssh.
 child_options remote_command(const remote_options& options, const cluster::host& host, const std::string& command);
 

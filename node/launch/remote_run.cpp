@@ -106,6 +106,8 @@ child_options describe_remote(const launch_options& options, const remote_option
 } // namespace
 
 std::string start_remotely(launch_options& options, const remote_options& remote) {
+  if (auto problem = find_ssh(remote); !problem.empty())
+    return problem;
   for (const auto& host : options.file.hosts) {
     std::string problem;
     std::size_t bytes = 0;

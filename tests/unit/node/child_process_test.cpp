@@ -92,6 +92,16 @@ TEST(ChildProcess, GetsNoBlockedSignalsFromItsParent) {
   EXPECT_EQ(wait_for_end(process).number, SIGTERM);
 }
 
+/// Whoever logs out hangs up all that nohup has started, and not its leader alone.
+TEST(ChildProcess, IgnoresHangUpsWhereItsParentDoes) {
+  const temporary_directory directory;
+  auto* const before = std::signal(SIGHUP, SIG_IGN);
+  child_process process;
+  ASSERT_EQ(process.start(shell("kill -HUP $$; kill -INT $$; sleep 60", directory.path() + "/log")), "");
+  std::signal(SIGHUP, before);
+  EXPECT_EQ(wait_for_end(process).number, SIGINT);
+}
+
 TEST(ChildProcess, RunsAgainWhereOneBeforeHasEnded) {
   const temporary_directory directory;
   child_process process;

@@ -46,7 +46,11 @@ TEST(HostList, RefusesWhatNamesNoHosts) {
                                                                   {"a[0-4294967295]", "stands for 4294967296 hosts"},
                                                                   {"a[1-x]", "rising range"},
                                                                   {"a[1-4096],b", "more than 4096"},
-                                                                  {"a[99999999999]", "neither a number"}};
+                                                                  {"a[99999999999]", "neither a number"},
+                                                                  {"a:4;b:4", "\"a:4;b:4\" is no host"},
+                                                                  {"https://a", "is no host"},
+                                                                  {"a:x", "as in \"a:4\""},
+                                                                  {"fe80::1%eth0", "has a zone"}};
   for (const auto& [text, words] : cases)
     EXPECT_THAT(parse_host_list(text).problem, HasSubstr(words)) << text;
 }
@@ -54,6 +58,8 @@ TEST(HostList, RefusesWhatNamesNoHosts) {
 TEST(HostList, ReadsHostfiles) {
   EXPECT_THAT(names(parse_hostfile("# the lab's\nada slots=4\n\nben:2  # slow\r\nada\ncy\tmax_slots=1")),
               ElementsAre("ada", "ben", "cy"));
+  EXPECT_THAT(parse_hostfile("a slots=8\nb lots=8 \nc slots= max_slots=2\nd 4 all.q@d <NULL>\n").left_aside,
+              ElementsAre("line 2: \"lots=8\"", "line 3: \"slots=\""));
   for (const auto* line : {"fd00::7 slots=2", "[fd00::7]:4", "[fd00::7]"})
     EXPECT_THAT(parse_hostfile(line).hosts, ElementsAre(listed_host{"fd00--7", "fd00::7"})) << line;
   EXPECT_THAT(names(parse_hostfile("gpu_01\na:2:mlx5_0\nAda\nada\n")), ElementsAre("gpu_01", "a", "Ada"))

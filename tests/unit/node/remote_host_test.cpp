@@ -146,6 +146,14 @@ TEST_F(RemoteHost, BringsTheFarewellsOfSeveralWorkersHomeInTheirOrder) {
   EXPECT_THAT(end().farewells, ElementsAre("first\n", "", "third\n")) << "one that has said nothing keeps its place";
 }
 
+TEST(FindSsh, NamesAProgramThatIsNotThere) {
+  EXPECT_EQ(find_ssh({.ssh = "sh -p 22"}), "");
+  EXPECT_EQ(find_ssh({.ssh = "/bin/sh"}), "");
+  EXPECT_EQ(find_ssh({.ssh = "SHELL=/bin/sh ssh"}), "") << "what env takes";
+  EXPECT_NE(find_ssh({.ssh = "no-such-ssh -p 22"}), "");
+  EXPECT_NE(find_ssh({.ssh = "/nowhere/ssh"}), "");
+}
+
 TEST(Probe, ReadsWhatAMachineSaysOfItself) {
   const std::string doctor = R"([{"subject": "cores", "detail": "8"}, {"subject": "memory", "detail": "31.2 GiB"},
                                  {"subject": "link", "detail": "eth0 of 10000 Mbit/s by its driver's word"}])";
