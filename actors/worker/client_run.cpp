@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -17,6 +18,9 @@ namespace dynamix::actors {
 namespace {
 
 namespace slot_effects = session::client_effects;
+
+/// What a script's run says at its end where the script gives no reason, also of one that was stopped.
+constexpr std::string_view unsaid_reason = "completed";
 
 constexpr std::size_t decisions_kept_max = 64;
 constexpr std::size_t evaluations_kept_max = 10'000;
@@ -234,10 +238,11 @@ void client_run::on(const slot_effects::finished& what) {
   {
     const std::scoped_lock lock(mutex_);
     const bool stopped = stop_asked_ || said.end == messages::farewell_end::stopped;
+    const bool gives_reason = !said.reason.empty() && !(stopped && said.reason == unsaid_reason);
     outcome_ = {.how = stopped ? trainer::ending::stopped : trainer::ending::completed,
-                .reason = stopped               ? std::string{messages::stopped_reason}
-                          : said.reason.empty() ? "the training process has finished"
-                                                : said.reason,
+                .reason = gives_reason ? said.reason
+                          : stopped    ? std::string{messages::stopped_reason}
+                                       : "the training process has finished",
                 .steps = said.steps,
                 .attempted_steps = said.steps,
                 .samples = said.samples,

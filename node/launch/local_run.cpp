@@ -153,9 +153,9 @@ int report_end(const local_run& made, const run_directory& run, bool json, const
     err << "dynamix-node: stopped before the end. " << hint;
   else if (!made.summary.succeeded)
     err << "dynamix-node: error: " << made.summary.reason << "\n" << hint;
-  else if (!made.end().completed)
+  else if (!made.completed())
     err << "dynamix-node: error: training was ended before its end: " << made.summary.reason << "\n" << hint;
-  return exit_of_run(made.end());
+  return made.exit();
 }
 
 } // namespace dynamix::node

@@ -40,10 +40,10 @@ struct local_run {
   std::string problem; ///< why the results could not be written; empty: they are
 
   /// What was asked for was done.
-  bool succeeded() const { return exit_of_run(end()) == exit_done; }
-  run_end end() const {
-    return {.succeeded = problem.empty() && launched.succeeded && summary.succeeded,
-            .completed = launched.over || summary.completed};
+  bool succeeded() const { return exit() == exit_done; }
+  bool completed() const { return launched.over || summary.completed; }
+  exit_code exit() const {
+    return exit_of_run(problem.empty() && launched.succeeded && summary.succeeded, completed());
   }
 };
 /// Launches the hosts, waits for their end and writes the run's results. The directory is prepared. Where the file

@@ -2,11 +2,11 @@
 
 namespace dynamix::node {
 
-exit_code exit_of_run(const run_end& end) {
-  return end.succeeded && end.completed ? exit_done : exit_failed;
+exit_code exit_of_run(bool succeeded, bool completed) {
+  return succeeded && completed ? exit_done : exit_failed;
 }
 
-exit_code exit_of_host(const run_end& end) {
+exit_code exit_of_host(const part_end& end) {
   if (end.succeeded && (end.completed || end.left))
     return exit_done;
   if (!end.stopped)

@@ -88,12 +88,16 @@ cells result_rows(const run_summary& summary) {
                                                            : " reached after " + duration(summary.seconds_to_target))});
   rows.push_back(
       {"decisions",
-       grouped(decisions.made) + " made, " + grouped(decisions.applied) + " applied (" + grouped(decisions.late) +
-           " late), " + grouped(decisions.superseded) + " superseded, " + grouped(decisions.unapplied) +
-           " unapplied, " +
+       grouped(decisions.made) + " made" +
+           (decisions.applied > decisions.made // the disk was full
+                ? " by the ledger, which lacks " + grouped(decisions.applied - decisions.made) + " or more"
+                : "") +
+           ", " + grouped(decisions.applied) + " applied (" + grouped(decisions.late) + " late), " +
+           grouped(decisions.superseded) + " superseded, " + grouped(decisions.unapplied) + " unapplied, " +
            (decisions.unapplied_by_loss > 0 ? grouped(decisions.unapplied_by_loss) + " unapplied by a loss, " : "") +
            grouped(decisions.stale_refused) + " stale, " + grouped(decisions.lost) + " lost, " +
-           grouped(decisions.duplicated) + " duplicated"});
+           grouped(decisions.duplicated) + " duplicated" +
+           (summary.restarts > 0 ? ", since each worker's last start" : "")}); // all else is of the whole run
   if (decisions.interventions > 0)
     rows.push_back({"guard", "overrode the policy in " + grouped(decisions.interventions) + " of " +
                                  grouped(decisions.windows) + " windows"});

@@ -248,10 +248,13 @@ TEST_F(TrainingClients, AreAskedToStopAndEndInOrder) {
   agents->signal(SIGINT);
   ASSERT_TRUE(first->frames.await<messages::client_notice>().has_value());
   ASSERT_TRUE(second->frames.await<messages::client_notice>().has_value());
-  first->say_farewell(true, "stopped");
-  second->say_farewell(true, "stopped");
+  first->say_farewell(true, "completed");
+  second->say_farewell(true, "its budget is spent");
   agents->wait();
   EXPECT_EQ(messages::end_of(farewell_of("w0")), messages::farewell_end::stopped);
+  EXPECT_EQ(farewell_of("w0").reason, "stopped");
+  EXPECT_EQ(messages::end_of(farewell_of("w1")), messages::farewell_end::stopped);
+  EXPECT_EQ(farewell_of("w1").reason, "its budget is spent");
 }
 
 /// "w0" and "w1" with two workers each, all with keys and each with a run directory of its own, as on machines of their

@@ -6,9 +6,9 @@ namespace dynamix::node {
 namespace {
 
 TEST(RunEnd, OfAWholeRunIsGoodOnlyAtTrainingsEnd) {
-  EXPECT_EQ(exit_of_run({.succeeded = true, .completed = true}), exit_done);
-  EXPECT_EQ(exit_of_run({.succeeded = true}), exit_failed);
-  EXPECT_EQ(exit_of_run({.completed = true}), exit_failed);
+  EXPECT_EQ(exit_of_run(true, true), exit_done);
+  EXPECT_EQ(exit_of_run(true, false), exit_failed);
+  EXPECT_EQ(exit_of_run(false, true), exit_failed);
 }
 
 TEST(RunEnd, OfAHostIsGoodWhereWhatWasAskedForWasDone) {
