@@ -39,8 +39,13 @@ class Comparison:
 
     def see_batch(self, batch: Any) -> None:
         """The training loop is given this one."""
-        for tensor in tensors_of(batch):  # by a sample of it: where all are alike, gradients are, whatever the batch sizes
-            self._batch = _checksum(tensor[:1] if tensor.dim() else tensor, self._batch)
+        # By a sample of it: where all are alike, gradients are, whatever the batch sizes. And by what a sample has most of, its
+        # features: numbers beside them may differ that no gradient depends on.
+        samples = [tensor[:1] if tensor.dim() else tensor for tensor in tensors_of(batch)]
+        sizes = [(sample.numel(), sample.is_floating_point()) for sample in samples]
+        for sample, size in zip(samples, sizes):
+            if size == max(sizes):
+                self._batch = _checksum(sample, self._batch)
 
     def see_gradients(self, values: torch.Tensor) -> None:
         """They are about to be scaled, and summed then."""

@@ -174,7 +174,7 @@ class Batches:
             if self._draws is not None:
                 items = self._draws.samples_of(dealt.epoch, items)
         # No batch can be empty. Twice the same sample, since batch norm needs two values; they are not counted.
-        return items * 2 if dealt.own == 0 else items
+        return items * 2 if dealt.padded else items
 
 
 class _Fetching(Iterator[List[Any]]):
@@ -297,13 +297,14 @@ class Loader(DataLoader[_Sample]):
                 next(source, None)  # it sees that nothing follows
             raise StopIteration
         own = self._client.dealt.own
+        # A stand-in is the next piece that torch asks for, whenever it does: nothing else is fetched until then, so that what was
+        # dealt last is the stand-in still. It comes behind the pieces that are under way now.
         batches.stands_in = own == 0
         before = len(batches.fetching) if own == 0 else 0
         self._keep_fetching(source)
         while before > 0 or pieces.samples < own:
             piece = self._next_piece(source)
             pieces.add(piece, batches.fetching.popleft())
-            self._keep_fetching(source)
             before -= 1
         if own > 0:
             return pieces.take(own)

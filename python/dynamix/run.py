@@ -169,9 +169,10 @@ class Run(Membership):
             if not self._peers.elastic:
                 self._draws.agree(self._peers)
         if isinstance(dataset, Stream):
-            lengths = lengths_of(dataset, self._peers)
+            identity = identity_of(dataset)
+            lengths = lengths_of(dataset, identity, self._peers)
             source = Reader(dataset, lengths)
-            shards = {"lengths": (ctypes.c_uint64 * len(lengths))(*lengths), "shards": len(lengths), "identity": identity_of(dataset),
+            shards = {"lengths": (ctypes.c_uint64 * len(lengths))(*lengths), "shards": len(lengths), "identity": identity,
                       "lanes": options.get("num_workers", 0)}
         if weights is not None:
             shuffle = False  # draws come in no order

@@ -64,16 +64,16 @@ def _name(shard: object) -> str:
     return str(shard) if isinstance(shard, (int, bytes)) else ""
 
 
-def lengths_of(stream: Stream[Any, Any], peers: Peers) -> List[int]:
+def lengths_of(stream: Stream[Any, Any], identity: int, peers: Peers) -> List[int]:
     """Items of each shard, counted where the stream does not say. All members call it at the same place; those of an elastic
-    run come one by one, so each of them counts all.
+    run come one by one, so each of them counts all. `identity`: of the stream.
 
     Raises DynamixError on all members where they have other shards or one cannot read them.
     """
     lengths, problem = stream.lengths, ""
     if peers.elastic:
         return lengths if lengths is not None else [sum(1 for _ in stream.read(shard)) for shard in stream.shards]
-    said = peers.gather_objects((len(stream.shards), identity_of(stream), lengths))
+    said = peers.gather_objects((len(stream.shards), identity, lengths))
     for what, mine in (("number of shards", 0), ("names or order of the shards", 1), ("lengths of the shards", 2)):
         for member, other in enumerate(said):
             if other[mine] != said[0][mine]:

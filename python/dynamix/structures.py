@@ -57,7 +57,6 @@ class Deal(Sized):
     ends_epoch: int
     padded: int
     ranges: int
-    lane: int
 
 
 class StepRate(Sized):

@@ -1,4 +1,5 @@
 """Members of an elastic run may be killed at any moment: the others go on at once, and no sample is lost or used twice."""
+import ctypes
 import json
 import os
 import pathlib
@@ -19,6 +20,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import dynamix
+from dynamix import structures as raw
+from dynamix.client import Client
 from dynamix.elastic import Members
 
 
@@ -204,6 +207,27 @@ class Stores(unittest.TestCase):
         served = torch.distributed.TCPStore("127.0.0.1", 0, None, True)
         for prefixes in ((), ("run",), ("runs", "7")):
             self.assertEqual(ranks.run(read_while_a_group_forms, 1, served.port, prefixes), [(False, False)])
+
+
+class Introductions(unittest.TestCase):
+    def columns(self, **given):
+        """Of a member's introduction, as the library writes it."""
+        row, lengths = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64), (ctypes.c_uint64 * 2)(40, given.pop("second", 60))
+        workload = {"batch": 4, "samples": sum(lengths), "seed": 1, "shards": 2, "lengths": lengths, "lanes": 1, "ahead": 2, **given}
+        Client(0, 1).introduce(raw.Workload(**workload), row.data_ptr())
+        return row.tolist()
+
+    def test_tell_the_data_loader_behind_everything_else(self):
+        """So that a member may come back with another one (LOADER_COLUMNS)."""
+        plain = self.columns()
+        for given, is_of_loader in (({"lanes": 3}, True), ({"ahead": 5}, True), ({"batch": 5}, False), ({"seed": 2}, False),
+                                    ({"second": 61}, False), ({"shuffle": 1}, False), ({"drop_last": 1}, False), ({"rule": 2}, False),
+                                    ({"lowest_batch": 2}, False), ({"highest_batch": 9}, False), ({"window_steps": 7}, False),
+                                    ({"noise_interval": 3}, False), ({"adaptive": 1}, False), ({"balance": 1}, False),
+                                    ({"identity": 9}, False)):
+            changed = [column for column, (one, other) in enumerate(zip(plain, self.columns(**given))) if one != other]
+            self.assertTrue(changed, given)
+            self.assertEqual({column >= raw.LOADER_COLUMNS for column in changed}, {is_of_loader}, given)
 
 
 class Refusals(unittest.TestCase):

@@ -390,7 +390,7 @@ def sum_before(rank, world, way, constant):
     inputs = torch.ones(40, FEATURES, dtype=torch.float64) if constant else numbers(40, torch.float64).tensors[1]
     run, text = dynamix.join(joined, optimizer, agent="off"), ""
     try:
-        for values, in run.loader(torch.utils.data.TensorDataset(inputs), batch_size=(2, 6)[rank]):
+        for _, values, _ in run.loader(torch.utils.data.TensorDataset(torch.arange(40), inputs, torch.arange(40.0)), batch_size=(2, 6)[rank]):
             optimizer.zero_grad()
             wrapped(values).square().mean().backward()
             if way != "hooks":
@@ -572,6 +572,8 @@ class SummedBefore(unittest.TestCase):
                                        "weighting=\"loss\"")
 
     def test_are_not_supposed_where_the_batches_are_the_same(self):
+        """Where features are, that is: numbers and weights of samples may differ."""
+        self.assertEqual(ranks.run(sum_before, 2, "none", True), [(5, "")] * 2)
         self.assertEqual(ranks.run(sum_before, 2, "hooks", True), [(5, "")] * 2)
         self.assertEqual(ranks.run(sum_before, 2, "none", False), [(5, "")] * 2)
 

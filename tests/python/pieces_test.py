@@ -3,6 +3,7 @@ import collections
 import random
 import time
 import unittest
+from unittest import mock
 
 import ranks
 import torch
@@ -59,6 +60,21 @@ class Cutting(unittest.TestCase):
         batch = pieces.take(6)
         self.assertEqual((type(batch), type(batch[1])), (collections.UserList, collections.deque))
         self.assertEqual((batch[0].tolist(), batch[1][0].tolist()), ([0, 1, 2, 3, 0, 1], [0, 1, 2, 3, 0, 1]))
+
+    def test_joins_pinned_pieces_in_pinned_memory(self):
+        """As there is no device to pin for, torch is asked in its place what it was asked for."""
+        asked, empty = [], torch.empty
+
+        def made(shape, dtype, pin_memory):
+            asked.append(pin_memory)
+            return empty(shape, dtype=dtype)
+
+        pieces = Pieces()
+        for first in (0, 4):
+            pieces.add([torch.arange(first, first + 4), torch.arange(8.0).reshape(4, 2) + first], 4)
+        with mock.patch.object(torch.Tensor, "is_pinned", lambda tensor: tensor.dtype == torch.int64), mock.patch("torch.empty", made):
+            numbers, values = pieces.take(6)
+        self.assertEqual((numbers.tolist(), values[:, 0].tolist(), asked), ([0, 1, 2, 3, 4, 5], [0, 2, 4, 6, 4, 6], [True]))
 
     def test_of_samples_that_cannot_be_told_apart_is_refused(self):
         with self.assertRaisesRegex(TypeError, "a batch has a set, .* collate_fn of your own"):
