@@ -2,6 +2,7 @@
 
     close, or the interpreter's end -> Notes.write       behind which step it has left and why, in the group's store
     a collective takes long         -> Watched.wait      looks whether a member has left before it could take part
+    one of the script's own does    -> watch             the same, on a thread, and ends it
     all close                       -> Peers.meet        a member that has gone, and had finished, has not died
 
 A process that ends at once (os._exit, a signal) writes nothing: its connections close, and collectives fail by that.
@@ -12,7 +13,9 @@ import atexit
 import collections
 import datetime
 import json
+import logging
 import sys
+import threading
 import weakref
 from typing import Any, Callable, Counter, Dict, NamedTuple, Optional, Protocol, Sequence
 
@@ -20,8 +23,11 @@ import torch.distributed
 
 from .client import DynamixError
 
+_log = logging.getLogger("dynamix")
 _distributed: Any = torch.distributed
 _LOOK = datetime.timedelta(seconds=0.5)
+_LOOKS = 20  # without a move, from which on code that is not torch.distributed's is supposed to wait for others
+_MEMBERS_A_LOOK = 64  # of larger groups each member looks less often, so that their store is not asked more
 _groups: Counter[str] = collections.Counter()  # of this process, by their members: each has notes of its own
 
 
@@ -49,16 +55,33 @@ class Notes:
             pass
         self.is_stuck = False  # a collective of this process cannot come to its end
         self.steps_done: Callable[[], int] = lambda: -1  # of this member
+        self.is_within_step: Callable[[], bool] = lambda: False  # this member needs the others for the step at hand
+        self.cut: Callable[[], None] = lambda: None  # ends the members' connections, as far as they are known
+        self.has_left = threading.Event()  # this member
 
     def write(self, finished: bool, reason: str) -> None:
         """This member leaves."""
+        self.has_left.set()
         steps = self.steps_done()
         self.steps_done = lambda: steps
         try:
             if self._store is not None:
                 self._store.set(str(self._position), json.dumps([steps, finished, reason]))
+                self._store.set("left", "")
         except RuntimeError:  # whoever serves the store has ended
             pass
+
+    def somebody_has_left(self) -> bool:
+        """In one look, of all the others."""
+        try:
+            return self._store is not None and bool(self._store.check(["left"]))
+        except RuntimeError:
+            return False
+
+    @property
+    def look_seconds(self) -> float:
+        """Between two looks of a member's thread."""
+        return _LOOK.total_seconds() * max(1, self._size / _MEMBERS_A_LOOK)
 
     def read(self) -> Dict[int, Note]:
         """Of the others that have left; none where the store is gone."""
@@ -80,11 +103,12 @@ class Notes:
         """Another has left before it had come as far as this one."""
         return any(not note.finished or note.steps < self.steps_done() for note in self.read().values())
 
-    def problem(self) -> str:
-        """Why a collective of the present step cannot come to its end; empty where it may."""
+    def problem(self, of_step: bool = True) -> str:
+        """Why a collective cannot come to its end: of the present step, or else one of the script's own, in which those that have
+        finished may take part as long as this member needs no other step. Empty where it may."""
         own = self.steps_done()
         for member, note in self.read().items():
-            if note.steps <= own:
+            if note.steps < own or note.steps == own and (of_step or not note.finished or self.is_within_step()):
                 told = "has ended its training" if note.finished else "has left"
                 return (f"member {member} {told} behind {max(note.steps, 0)} steps ({note.reason}), and this one goes on: all "
                         "members must take the same steps")
@@ -110,13 +134,49 @@ class Watched:
             except RuntimeError:
                 left = self._notes.problem() if self._notes is not None else ""
                 if left and self._notes is not None:
-                    self._notes.is_stuck = True
+                    self._notes.cut()
+                    self._notes.is_stuck = not self._has_ended()
                     raise DynamixError(left) from None
                 if self._notes is None:
                     raise
                 if self._work.is_completed():  # since the look was over, perhaps: it then says whether it failed
                     self._work.wait()
                     return
+
+
+    def _has_ended(self) -> bool:
+        """Behind a cut, or soon."""
+        try:
+            self._work.wait(_LOOK)
+        except RuntimeError:
+            pass
+        return bool(self._work.is_completed())
+
+
+def watch(notes: Notes) -> threading.Thread:
+    """Ends a collective of the script's own for which the calling thread waits, where another member has left that had to take
+    part. Runs until this member leaves."""
+    thread = threading.Thread(target=_watch, args=(notes, threading.get_ident()), name="dynamix", daemon=True)
+    thread.start()
+    return thread
+
+
+def _watch(notes: Notes, thread: int) -> None:
+    at: Any = None  # where that thread was at the last look
+    looks = 0       # at which it has not moved
+    while not notes.has_left.wait(notes.look_seconds):
+        if not notes.somebody_has_left():
+            continue
+        frame: Any = sys._current_frames().get(thread)
+        before, at = at, (frame, None if frame is None else frame.f_lasti)
+        looks = looks + 1 if at == before else 0
+        if frame is None or looks < (1 if frame.f_globals.get("__name__", "").startswith("torch.distributed") else _LOOKS):
+            continue
+        left = notes.problem(of_step=False)
+        if left:
+            _log.error("%s; the collective that it waits for is ended", left)
+            notes.cut()
+            return
 
 
 class Closable(Protocol):

@@ -9,6 +9,7 @@ import datetime
 import logging
 import os
 import sys
+import threading
 import time
 import weakref
 from typing import Any, List, Optional
@@ -16,11 +17,13 @@ from typing import Any, List, Optional
 import torch
 import torch.distributed
 
-from .leaving import Notes, Watched
+from .leaving import Notes, Watched, watch
 from .sockets import Connections
 
 _distributed: Any = torch.distributed
 _POLL_SECONDS = 0.02
+_END_SECONDS = 5  # that a thread which looks into the store is waited for
+_LISTED_MEMBERS = 512  # of larger groups nobody compares connections, which are as many as members on each
 _alive: "weakref.WeakSet[Peers]" = weakref.WeakSet()
 
 
@@ -71,6 +74,7 @@ class Peers:
     elastic = False  # whether members may be absent (elastic.py)
     broken = ""      # why no collective can come to its end
     notes: Optional[Notes] = None  # of members that have left; None: nobody could be told
+    _watching: Optional[threading.Thread] = None
 
     def __init__(self, group: Any = None) -> None:
         self.hold()
@@ -83,8 +87,19 @@ class Peers:
         if self._side is not None:
             ranks = _distributed.get_process_group_ranks(group if group is not None else _distributed.group.WORLD)
             self.notes = Notes(ranks, self.position)
+            self._watch_members(self.notes)
         self._rows: Optional[torch.Tensor] = None  # of `gather(again=True)`, and each member's
         self._views: List[List[torch.Tensor]] = []
+
+    def _watch_members(self, notes: Notes) -> None:
+        """Where one leaves, nobody waits for it any more in any group over Gloo that there is by now."""
+        if self.size > _LISTED_MEMBERS:
+            return
+        between = Connections()
+        between.find(lambda own: [said for member, said in enumerate(self.gather_objects(own)) if member != self.position], _store_port())
+        notes.cut = between.cut
+        self._watching = watch(notes)
+        weakref.finalize(self, notes.has_left.set).atexit = False
 
     def hold(self) -> None:
         """At the interpreter's end no thread of a process group may be the last to hold a collective: to let go of it and its
@@ -96,7 +111,10 @@ class Peers:
         _alive.add(self)
 
     def leave(self) -> None:
-        """Ends the threads of the groups that are this object's own."""
+        """Ends the threads that are this object's own, and those of its groups."""
+        if self.notes is not None and self._watching is not None:
+            self.notes.has_left.set()
+            self._watching.join(_END_SECONDS)
         side, self._side = self._side, None
         if side is not None and is_initialized():
             _distributed.destroy_process_group(side)
@@ -194,6 +212,17 @@ def _leave_groups() -> None:
             os._exit(1)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(peers.held))
         peers.leave()
+
+
+def _store_port() -> Optional[int]:
+    """Of the store in which the script's groups were formed, where it has one: notes are read through it to the end."""
+    try:
+        store = _distributed.distributed_c10d._get_default_store()
+        while hasattr(store, "underlying_store"):
+            store = store.underlying_store
+        return int(store.port)
+    except (AttributeError, RuntimeError, ValueError):
+        return None
 
 
 def _timeout_of(group: Any) -> datetime.timedelta:

@@ -191,8 +191,9 @@ class Run(Membership):
         else:
             self._introduce(workload)
             if self._peers.notes is not None:
-                client = self._client
+                client, step = self._client, weakref.ref(self._step)  # a thread that reads the notes keeps no run alive
                 self._peers.notes.steps_done = lambda: int(client.status().step)
+                self._peers.notes.is_within_step = lambda: (found := step()) is not None and found.taken > 0
             self._step.loads_rows = all(self._peers.gather_objects(self._step.loads_rows))
         device = next((parameter.device for parameter in self._model.parameters()), torch.device("cpu"))
         agents.check_gpu(self._client.status().gpu - 1, device)

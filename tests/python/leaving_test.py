@@ -40,7 +40,11 @@ def train():
                     sys.exit(3)
                 if "closes" in way:
                     run.close()
+                if "fails" in way:
+                    run.close("a bad file", succeeded=False)
                 return
+            if "measures" in way:  # a collective of the script's own
+                torch.distributed.all_reduce(torch.ones(1))
             optimizer.zero_grad()
             model(values).square().mean().backward()
             if "plain" in way:
@@ -155,6 +159,13 @@ class Leaving(unittest.TestCase):
         for who, way in ((0, "returns"), (1, "returns plain"), (0, "closes"), (1, "closes lingers")):
             self.check(way, who, 0, said.format(who))
         self.check("returns", 1, 0, said.format(1), world=3)
+
+    def test_while_others_are_in_a_collective_of_their_own_ends_them(self):
+        """Whose error is that of the collective, so that the sentence stands before it."""
+        said = r"member {} {} behind \d steps \({}\), and this one goes on: .* is ended\n(?s:.*)RuntimeError"
+        self.check("fails measures lingers", 1, 0, said.format(1, "has left", "a bad file"))
+        self.check("closes measures lingers", 0, 0, said.format(0, "has ended its training", "completed"))
+        self.check("fails measures lingers", 1, 0, said.format(1, "has left", "a bad file"), world=3)
 
     def test_between_epochs_ends_the_others_with_a_sentence(self):
         self.check("between", 1, 0, r"member 1 has ended its training behind 4 steps")
