@@ -11,13 +11,22 @@
 
 docs/sdk.md tells the rest. Messages go to the logger "dynamix".
 """
-from .checkpoint import save
-from .client import DynamixError
-from .joining import join
-from .loader import Loader
-from .run import Run
-from .status import Status
-from .stream import Stream
+import importlib.util
+import os
+import sys
+
+from .world import NO_TORCH
+
+if importlib.util.find_spec("torch") is not None:
+    from .checkpoint import save
+    from .client import DynamixError
+    from .joining import join
+    from .loader import Loader
+    from .run import Run
+    from .status import Status
+    from .stream import Stream
+elif os.path.basename(sys.argv[0]) not in ("dynamix", "dynamix-node", "-m"):  # these commands need none
+    raise ModuleNotFoundError(NO_TORCH.format(sys.executable), name="torch")
 
 __version__ = "0.1.0"
 __all__ = ["DynamixError", "Loader", "Run", "Status", "Stream", "join", "save"]

@@ -6,7 +6,7 @@ import signal
 import sys
 from typing import List, Optional
 
-from .agent import program
+from .library import program
 from .tensorboard import newest_window, write
 
 _USAGE = """usage: dynamix COMMAND [RUN] [OPTION...]

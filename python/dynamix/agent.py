@@ -5,13 +5,12 @@ import logging
 import os
 import pathlib
 import selectors
-import shutil
 import subprocess
 import time
 from typing import TYPE_CHECKING, Dict, Optional, Union
 
 from .client import DynamixError, agent_path
-from .library import built
+from .library import program
 from .peers import Peers
 
 if TYPE_CHECKING:
@@ -67,17 +66,6 @@ def check_gpu(number: int, device: torch.device) -> None:
         _log.warning("the cluster file gives this worker GPU %d, which is cuda:%d here, and its model is on %s: start it "
                      "by `dynamix-node exec --run RUN --name HOST --slot I`, or put the model on that device", number,
                      wanted, device)
-
-
-def program() -> str:
-    """Path of dynamix-node. Raises FileNotFoundError where there is none."""
-    inside = pathlib.Path(__file__).resolve().parent / "bin" / "dynamix-node"  # of a wheel
-    found = (os.environ.get("DYNAMIX_NODE") or (str(inside) if inside.exists() else None)
-             or shutil.which("dynamix-node") or next(iter(built("node/dynamix-node")), None))
-    if not found:
-        raise FileNotFoundError("dynamix-node is neither on the PATH nor built; let $DYNAMIX_NODE name it, or build it with "
-                                "`cmake --build --preset release --target dynamix-node`")
-    return found
 
 
 def _machine() -> str:

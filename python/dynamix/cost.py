@@ -70,7 +70,7 @@ class Costs:
         self._shuffle, self._grouped = shuffle, grouped and shuffle
         self._digest = hashlib.sha256(self._costs.numpy().tobytes() + bytes([self._grouped, self._shuffle])).hexdigest()
         self._epoch: Optional[int] = None  # that the line is of
-        self._line = self._line_costs = self._ends = torch.empty(0)
+        self._line = self._line_costs = self._ends = torch.empty(0, device="cpu")
         self._dealt: Dict[int, Share] = {}  # by step, until they are delivered
         self._fit = Fit()
         self._settle(seed, [self._budget] * members)
@@ -140,9 +140,9 @@ class Costs:
         if self._epoch == epoch:
             return
         count = len(self._costs)
-        order = torch.arange(count)
+        order = torch.arange(count, device="cpu")
         if self._shuffle:
-            order = torch.randperm(count, generator=torch.Generator().manual_seed(self._seed + epoch))
+            order = torch.randperm(count, generator=torch.Generator("cpu").manual_seed(self._seed + epoch), device="cpu")
         if self._grouped:
             window = ((self._costs[order].cumsum(0) - self._costs[order]) / self._window).floor()
             # By cost within each window; the other way round in every second one, so that no step holds both ends.
@@ -216,7 +216,7 @@ class Fit:
         return self._conclude() if self._left == 0 else None
 
     def _conclude(self) -> Optional[float]:
-        rows = torch.tensor(self._rows, dtype=torch.float64)
+        rows = torch.tensor(self._rows, dtype=torch.float64, device="cpu")
         self._rows = []
         # Relative, so that a step of many samples says no more than one of few; the slowest tenth was disturbed.
         rows = rows[:, :2] / rows[:, 2:]

@@ -56,7 +56,7 @@ class Comparison:
     def conclude(self, counted: int) -> None:
         """All members are about to step, each with so many samples. Raises RuntimeError on all of them."""
         usable = counted == 0 or (self._any and self._are_finite)
-        rows = self._peers.gather(torch.tensor([self._gradients, self._batch, counted, usable])).wait().tolist()
+        rows = self._peers.gather(torch.tensor([self._gradients, self._batch, counted, usable], device="cpu")).wait().tolist()
         self._gradients, self._batch, self._any, self._are_finite = 0, 0, False, True
         training = [row for row in rows if row[2] > 0]
         if len(training) < 2 or not all(row[3] for row in rows):

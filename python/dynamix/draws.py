@@ -13,7 +13,7 @@ from .peers import Peers
 
 def one_each(name: str, given: Any, samples: int) -> torch.Tensor:
     """One finite number for each sample, as float64. Raises ValueError where these are none."""
-    numbers = torch.as_tensor(given, dtype=torch.float64).detach().cpu()
+    numbers = torch.as_tensor(given, dtype=torch.float64, device="cpu").detach()
     if numbers.dim() != 1 or len(numbers) != samples:
         raise ValueError(f"{name} has the shape {tuple(numbers.shape)}: give one number for each of the {samples} samples")
     if not bool(torch.isfinite(numbers).all()):
@@ -32,7 +32,7 @@ class Draws:
         self._sums = given.cumsum(0)
         self._seed = seed
         self._epoch: Optional[int] = None  # that `_drawn` is of
-        self._drawn = torch.empty(0, dtype=torch.int64)
+        self._drawn = torch.empty(0, dtype=torch.int64, device="cpu")
         self._digest = hashlib.sha256(given.numpy().tobytes()).hexdigest()
 
     def agree(self, peers: Peers) -> None:
@@ -55,7 +55,7 @@ class Draws:
         """The samples of these draws of an epoch."""
         if self._epoch != epoch:
             generator = torch.Generator().manual_seed(self._seed + epoch)
-            places = torch.rand(len(self._sums), generator=generator, dtype=torch.float64) * self._sums[-1]
+            places = torch.rand(len(self._sums), generator=generator, dtype=torch.float64, device="cpu") * self._sums[-1]
             # Right of a sum: a sample of weight 0 has no place of its own.
             self._drawn = torch.searchsorted(self._sums, places, right=True).clamp_(max=int(torch.argmax(self._sums)))
             self._epoch = epoch

@@ -249,19 +249,19 @@ class Members(Peers):
         return self._start(lambda: self._gradients.allreduce([values]))
 
     def gather(self, row: torch.Tensor, again: bool = False) -> Gathering:
-        rows = torch.zeros((self.size, row.numel()), dtype=row.dtype)
+        rows = torch.zeros((self.size, row.numel()), dtype=row.dtype, device="cpu")
         here = [rows[member] for member in range(self.size) if self.present[member]]
         return Gathering(rows, self._start(lambda: self._row_group.allgather([here], [row])))
 
     def sum(self, own: float) -> Sum:
-        value = torch.tensor([own], dtype=torch.float64)
+        value = torch.tensor([own], dtype=torch.float64, device="cpu")
         return Sum(own, value, self._start(lambda: self._row_group.allreduce([value])))
 
     def gather_objects(self, own: object) -> List[Any]:
         """The objects of the present members; None of the others."""
         mine = torch.frombuffer(bytearray(json.dumps(own).encode()), dtype=torch.uint8)
-        sizes = self.gather(torch.tensor([mine.numel()], dtype=torch.int64)).wait()
-        row = torch.zeros(int(sizes.max()), dtype=torch.uint8)
+        sizes = self.gather(torch.tensor([mine.numel()], dtype=torch.int64, device="cpu")).wait()
+        row = torch.zeros(int(sizes.max()), dtype=torch.uint8, device="cpu")
         row[:mine.numel()] = mine
         rows = self.gather(row).wait()
         return [json.loads(bytes(rows[member, :int(sizes[member])].tolist())) if self.present[member] else None
@@ -375,7 +375,7 @@ class Alignment:
         members, begun = self._members, self.rows is not None
         # One that was left behind by an earlier generation may have done other steps than those of the later one.
         own = (members.aligned, int(self._client.status().step)) if begun else (0, -1)
-        table = members.gather(torch.tensor([*own, self._layout], dtype=torch.int64)).wait().tolist()
+        table = members.gather(torch.tensor([*own, self._layout], dtype=torch.int64, device="cpu")).wait().tolist()
         said = {member: table[member] for member in range(members.size) if members.present[member]}
         if any(row[2] != self._layout for row in said.values()):
             raise DynamixError("the members' gradients lie in other buckets, or some of them on a GPU: use one model, one "
@@ -403,9 +403,9 @@ class Alignment:
                         "optimizers": [each.state_dict() for each in self._optimizers],
                         "schedulers": [each.state_dict() for each in self._schedulers], "run": self._run.state_dict()}, stream)
         packed = bytearray(stream.getvalue())
-        size = torch.tensor([len(packed)], dtype=torch.int64)
+        size = torch.tensor([len(packed)], dtype=torch.int64, device="cpu")
         self._members.broadcast(size, source)
-        values = torch.frombuffer(packed, dtype=torch.uint8) if packed else torch.zeros(int(size), dtype=torch.uint8)
+        values = torch.frombuffer(packed, dtype=torch.uint8) if packed else torch.zeros(int(size), dtype=torch.uint8, device="cpu")
         self._members.broadcast(values, source)
         return bytes(values.numpy())
 

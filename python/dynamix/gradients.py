@@ -80,7 +80,7 @@ def _fill(buffer: torch.Tensor, group: Sequence[torch.nn.Parameter]) -> List[tor
     """Writes the gradients of `group`, and behind them one number for each: whether it has a gradient. Returns the parts."""
     views = list(torch.split(buffer[:buffer.numel() - len(group)], [numbers_of(parameter) for parameter in group]))
     present = [float(parameter.grad is not None) for parameter in group]
-    buffer[buffer.numel() - len(group):] = torch.tensor(present, dtype=buffer.dtype)
+    buffer[buffer.numel() - len(group):] = torch.tensor(present, dtype=buffer.dtype, device="cpu")
     for parameter, view in zip(group, views):
         if parameter.grad is None:
             view.zero_()

@@ -54,7 +54,7 @@ def gather(tensor: torch.Tensor, step: Step, peers: Peers) -> torch.Tensor:
     own = 0 if step.taken and not step.counted else len(tensor)  # a stand-in belongs to nobody's batch
     kind = zlib.crc32(repr((tensor.shape[1:], tensor.dtype)).encode())
     try:
-        rows = peers.gather(torch.tensor([own, kind, 1])).wait().tolist()
+        rows = peers.gather(torch.tensor([own, kind, 1], device="cpu")).wait().tolist()
         if len({row[1] for row in rows if row[2]}) > 1:
             raise DynamixError("run.gather(): the members' tensors differ in more than their numbers of rows, or in their types")
         counts = [row[0] for row in rows]

@@ -1,6 +1,7 @@
 """`dynamix.join`: looks at everything that a script gives it before anything of the script's is touched."""
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from typing import Any, List, Optional, Sequence, Union
@@ -17,7 +18,7 @@ from .optimizer import agreed_adaptive, check_optimizer, warn_of_strangers
 from .peers import Peers, group_of, is_initialized
 from .run import Run
 from .sharded import mesh_of, parts_of
-from .world import torch_problem, world_problem
+from .world import NO_NUMPY, torch_problem, world_problem
 
 
 def _world_problem() -> str:
@@ -109,7 +110,7 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
     observation: Any = sys.modules.get("dynamix.observation")
     if observation is not None:  # the agent is this run's
         observation.stand_aside()
-    problem = torch_problem(torch.__version__)
+    problem = torch_problem(torch.__version__) or ("" if importlib.util.find_spec("numpy") else NO_NUMPY.format(sys.executable))
     if not problem and elastic is None and process_group is None:
         problem = _world_problem()
     if problem:

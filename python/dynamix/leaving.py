@@ -26,6 +26,8 @@ from .client import DynamixError
 _log = logging.getLogger("dynamix")
 _distributed: Any = torch.distributed
 _LOOK = datetime.timedelta(seconds=0.5)
+LEFT = "left in mid-epoch"
+ANOTHER_ENDED = "another worker has ended before the end of its training"
 _LOOKS = 20  # without a move, from which on code that is not torch.distributed's is supposed to wait for others
 _MEMBERS_A_LOOK = 64  # of larger groups each member looks less often, so that their store is not asked more
 _groups: Counter[str] = collections.Counter()  # of this process, by their members: each has notes of its own
@@ -186,15 +188,19 @@ class Closable(Protocol):
 
 
 def close_at_exit(run: Closable) -> None:
-    """Closes the run when the interpreter ends, as failed where an exception ends it."""
+    """Closes the run when the interpreter ends, as failed where an exception ends it; then before it waits for the script's threads,
+    which may take part in what nobody else does any more."""
     reference = weakref.ref(run)
 
-    def close() -> None:
+    def close(on_exception: bool = False) -> None:
         found = reference()
-        if found is not None:
-            problem = getattr(sys, "last_value", None)
+        problem = getattr(sys, "last_value", None)
+        if found is not None and (problem is not None or not on_exception):
             found.close_now("completed" if problem is None else f"{type(problem).__name__}: {problem}",
                             succeeded=problem is None, at_exit=True)
 
     atexit.register(close)
     weakref.finalize(run, atexit.unregister, close).atexit = False
+    register_early: Any = getattr(threading, "_register_atexit", None)
+    if register_early is not None:
+        register_early(close, on_exception=True)

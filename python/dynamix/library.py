@@ -5,6 +5,7 @@ import ctypes
 import functools
 import os
 import pathlib
+import shutil
 from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, List, Tuple
 
@@ -101,3 +102,14 @@ def load() -> ctypes.CDLL:
             problems.append(str(problem))
     raise ImportError(f"dynamix needs {_NAME}: {'; '.join(problems)}. Build it in the source tree with\n"
                       f"  {_HOW_TO_BUILD}\nor let $DYNAMIX_LIBRARY name it.")
+
+
+def program() -> str:
+    """Path of dynamix-node. Raises FileNotFoundError where there is none."""
+    inside = pathlib.Path(__file__).resolve().parent / "bin" / "dynamix-node"  # of a wheel
+    found = (os.environ.get("DYNAMIX_NODE") or (str(inside) if inside.exists() else None)
+             or shutil.which("dynamix-node") or next(iter(built("node/dynamix-node")), None))
+    if not found:
+        raise FileNotFoundError("dynamix-node is neither on the PATH nor built; let $DYNAMIX_NODE name it, or build it with "
+                                "`cmake --build --preset release --target dynamix-node`")
+    return found

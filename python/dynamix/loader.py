@@ -9,9 +9,10 @@ import os
 import signal
 import sys
 import threading
+import zlib
 from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, TypeVar
 
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, default_collate
 
 from . import structures as raw
 from .client import Client, DynamixError
@@ -58,6 +59,17 @@ def check(dataset: Any, fetch_ahead: Any, options: Any) -> None:
     options.pop("in_order", None)  # samples are used in the order in which they are dealt
     if fetch_ahead not in (None, 0, 1):
         raise ValueError(f"fetch_ahead={fetch_ahead!r}: 0 or 1; what holds more batches than one cannot be followed")
+
+
+def check_subsets(dataset: Any, peers: Peers) -> None:
+    """Raises DynamixError where members have drawn other samples (random_split) of the data set; those of an elastic run come one by one."""
+    numbers = 0
+    while isinstance(dataset, Subset):
+        numbers = zlib.crc32(repr(list(map(int, dataset.indices))).encode(), numbers)
+        dataset = dataset.dataset
+    if not peers.elastic and len(set(peers.gather_objects(numbers))) > 1:
+        raise DynamixError("the members' subsets have other samples: draw them alike, random_split(data, parts, "
+                           "torch.Generator().manual_seed(0))")
 
 
 def fetched_ahead(options: Any) -> int:
@@ -131,7 +143,8 @@ class Batches:
 
     def check_turn(self, turn: int) -> None:
         if turn != self.turn:
-            raise RuntimeError("this iterator's epoch was ended by a newer iterator of the same loader")
+            raise RuntimeError("this iterator's epoch is over: a newer iterator of the same loader has begun, or a state was loaded since; "
+                               "load the state before iter(loader)")
 
     def deal(self) -> bool:
         """Deals the next batch. False: there is none. Raises Broken where that is not known."""
@@ -248,6 +261,7 @@ class Loader(DataLoader[_Sample]):
         self._moved = False  # the group was formed anew: what was fetched is not dealt any more
         self.is_within_epoch = False  # one was begun, and its end has not been seen
         self.is_over = False  # the others have ended the training without this member
+        self._is_collated_apart = options.get("collate_fn") not in (None, default_collate) and step.costs is None
         super().__init__(dataset, batch_sampler=batches, **options)
         vars(self)["sampler"] = batches.sampler  # DataLoader makes one that knows no set_epoch
 
@@ -268,6 +282,10 @@ class Loader(DataLoader[_Sample]):
 
     def __len__(self) -> int:
         return len(self._batches)
+
+    def end_iterators(self) -> None:
+        """A state is loaded: what iterators have fetched by now is not dealt behind it."""
+        self._batches.turn += 1
 
     def deal_again(self) -> None:
         """What was fetched ahead is dropped; an epoch that is under way goes on with what the run deals now."""
@@ -367,7 +385,9 @@ class Loader(DataLoader[_Sample]):
                 if held < self._fetch_ahead:
                     held += 1
                 else:
-                    self._take()
+                    taken = self._take()
+                    if self._is_collated_apart and self._fetch_ahead == 0:
+                        step.see_rows(batch, taken.own)
                 step.fetched(began, batch)
                 yield batch
                 began = step.fetching()
@@ -385,5 +405,7 @@ class Loader(DataLoader[_Sample]):
                 pass
         return bool(step.taken and step.peers.broken)
 
-    def _take(self) -> None:
-        self._step.take(self._client.deliver())
+    def _take(self) -> raw.Deal:
+        taken = self._client.deliver()
+        self._step.take(taken)
+        return taken

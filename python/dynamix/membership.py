@@ -53,7 +53,7 @@ class Membership:
     def _join_members(self, members: Members, workload: raw.Workload) -> None:
         """Comes into the training that is under way, or begins it with all others."""
         assert self._client is not None and self._step is not None
-        row = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64)
+        row = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64, device="cpu")
         self._client.introduce(workload, row.data_ptr())
         layout = [int(self._step.loads_rows), *(self._hook.layout if isinstance(self._hook, Hook) else [])]
         alignment = self._alignment = Alignment(members, self._client, self._model, self._optimizers,

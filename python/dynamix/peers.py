@@ -123,6 +123,8 @@ class Peers:
         if self.position < 0:
             raise ValueError("this process is not a member of process_group")
         timeout = _timeout_of(self.group)
+        if _distributed.get_backend(self.group) == "gloo":  # fails where a process has ended, for which forming a group would wait
+            _distributed.barrier(self.group)
         if self.size == _distributed.get_world_size():
             return _distributed.new_group(backend="gloo", timeout=timeout)
         ranks = _distributed.get_process_group_ranks(self.group)
@@ -140,7 +142,7 @@ class Peers:
             return Gathering(row.unsqueeze(0).clone(), None)
         rows = self._rows if again else None
         if rows is None:
-            rows = torch.empty((self.size, row.numel()), dtype=torch.int64)
+            rows = torch.empty((self.size, row.numel()), dtype=torch.int64, device="cpu")
             if again:
                 self._rows, self._views = rows, [list(rows.unbind(0))]
         # Of the group itself: torch.distributed's takes three times as long for so little.
@@ -149,7 +151,7 @@ class Peers:
 
     def sum(self, own: float) -> Sum:
         """Starts to add up the members' numbers."""
-        value = torch.tensor([own], dtype=torch.float64)
+        value = torch.tensor([own], dtype=torch.float64, device="cpu")
         work = None
         if self._side is not None:
             work = Watched(_distributed.all_reduce(value, group=self._side, async_op=True), self.notes)
@@ -182,7 +184,7 @@ class Peers:
         if not is_initialized():
             return None
         limit, notes = time.monotonic() + seconds, self.notes
-        value = torch.zeros(1)
+        value = torch.zeros(1, device="cpu")
         try:
             work = self._side.allreduce([value])
             while not work.is_completed() and time.monotonic() < limit:

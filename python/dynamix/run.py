@@ -22,10 +22,11 @@ from .ddp import Hook, register
 from .device_clock import clock_of
 from .draws import Draws
 from .elastic import Members
+from .equality import Equality
 from .gradients import average, unwrapped, warn_of_rule, warn_of_times
 from .joined import gather
-from .leaving import close_at_exit
-from .loader import Batches, Loader, check, fetched_ahead, whole
+from .leaving import ANOTHER_ENDED, LEFT, close_at_exit
+from .loader import Batches, Loader, check, check_subsets, fetched_ahead, whole
 from .membership import Membership
 from .memory import Guard, Loss, Weight
 from .optimizer import Round, Schedule, Swap, refuse_others, swap_optimizer, swap_scaler, warn_of_unknown_kind
@@ -38,8 +39,6 @@ from .stream import Reader, Stream, identity_of, lengths_of
 _log = logging.getLogger("dynamix")
 _Sample = TypeVar("_Sample", covariant=True)
 _STATE_VERSION = 1
-_LEFT = "left in mid-epoch"
-_ANOTHER_ENDED = "another worker has ended before the end of its training"
 _MEETING_SECONDS = 60
 _MEETING_SECONDS_AT_EXIT = 1.5  # whoever waits in a collective of the script's for this process need not do so for long
 
@@ -67,10 +66,10 @@ class Run(Membership):
         self._costs: Optional[Costs] = None
         self._state: Optional[Dict[str, Any]] = None
         self._guard: Optional[Guard] = None
+        self._equality: Optional[Equality] = None
         self._call_hook: Any = None
-        self._linked = False
         self._alignment = None  # of an elastic run
-        self._closed = self._warned = False
+        self._linked = self._closed = self._warned = False
         self._meeting_seconds: float = _MEETING_SECONDS
         self._by_loss = by_loss
         is_sharded = bool(parts_of(model))
@@ -168,6 +167,7 @@ class Run(Membership):
             self._draws = Draws(weights, len(source), seed)
             if not self._peers.elastic:
                 self._draws.agree(self._peers)
+        check_subsets(dataset, self._peers)
         if isinstance(dataset, Stream):
             identity = identity_of(dataset)
             lengths = lengths_of(dataset, identity, self._peers)
@@ -191,7 +191,7 @@ class Run(Membership):
         else:
             self._introduce(workload)
             if self._peers.notes is not None:
-                client, step = self._client, weakref.ref(self._step)  # a thread that reads the notes keeps no run alive
+                client, step = self._client, weakref.ref(self._step)  # who reads the notes keeps no run alive
                 self._peers.notes.steps_done = lambda: int(client.status().step)
                 self._peers.notes.is_within_step = lambda: (found := step()) is not None and found.taken > 0
             self._step.loads_rows = all(self._peers.gather_objects(self._step.loads_rows))
@@ -206,6 +206,8 @@ class Run(Membership):
         if fetch_ahead is None:
             self._step.calls = Calls()
             self._call_hook = self._called.register_forward_pre_hook(self._step.calls)
+        if self._peers.size > 1 and not self._peers.elastic and not parts_of(self._model):
+            self._equality = Equality(self._model, self._peers)
         batches = Batches(self._client, self._step, len(source), ahead, bool(shards), self._draws)
         self._loader = Loader(source, batches, self._client, self._step, batch_size, fetch_ahead or 0, **options)
         return self._loader
@@ -217,7 +219,7 @@ class Run(Membership):
 
     def _introduce(self, workload: raw.Workload) -> torch.Tensor:
         assert self._client is not None
-        row, is_first = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64), self._peers.position == 0
+        row, is_first = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64, device="cpu"), self._peers.position == 0
         self._client.introduce(workload, row.data_ptr())
         rows = self._peers.gather(row).wait()
         is_adascale = int(rows[0, raw.RULE_COLUMN]) == raw.RULES["adascale"]
@@ -398,6 +400,8 @@ class Run(Membership):
         if self._is_over:
             return None
         step.check_taken()
+        if self._equality is not None:
+            self._equality.look(step.client.delivered.epoch, float(self._optimizers[0].param_groups[0]["lr"]))
         factor = self._factor(step) if not self._peers.broken else None
         if self._peers.broken:
             self._regroup()
@@ -495,6 +499,8 @@ class Run(Membership):
             raise RuntimeError("this member has come into a training that is under way and has its state; load a checkpoint, "
                                "the model's included, only behind run.loader() and `if not run.came_in`")
         client = self._ready().client
+        if self._loader is not None:
+            self._loader.end_iterators()
         limits = [limit or 0 for limit in self._peers.gather_objects(client.limit)]
         self.restore(state, limits)
         if 0 in client.batches(self._peers.size):  # of those that were absent when the state was saved
@@ -542,7 +548,7 @@ class Run(Membership):
         leaves = at_exit and self._loader is not None and self._loader.is_within_epoch
         if isinstance(self._peers, Members) and self._alignment is not None and self._alignment.rows is not None:
             if leaves and succeeded:
-                succeeded, reason = False, _LEFT
+                succeeded, reason = False, LEFT
             if succeeded:
                 self._meet(self._peers)
             else:
@@ -563,7 +569,7 @@ class Run(Membership):
                     if succeeded and self._linked and not self._peers.elastic:
                         met = self._peers.meet(_MEETING_SECONDS_AT_EXIT if at_exit else self._meeting_seconds)
                         if met is False or (met is None and leaves):
-                            succeeded, reason = False, _LEFT if met is None else _ANOTHER_ENDED
+                            succeeded, reason = False, LEFT if met is None else ANOTHER_ENDED
                             _log.warning("%s; the agent of this one waits for the group's next start", reason)
                     self._client.finish(succeeded and not again, "this process joins again" if again else reason)
             except DynamixError as problem:

@@ -21,6 +21,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 import torch
 
 from . import structures as raw
+from .batch import tensors_of
 from .client import Client, DynamixError
 from .cost import Costs, Share
 from .device_clock import DeviceClock, StepSeconds
@@ -75,13 +76,15 @@ class Step:
         self._ended: Optional[float] = None  # when the step before was completed
         self._times = raw.StepTimes()
         # Views that last, since each operation of Torch's takes as long as agreeing on a decision does.
-        rows = torch.zeros((peers.size, raw.ROW_COLUMNS), dtype=torch.int64)  # those of others are zeros
+        rows = torch.zeros((peers.size, raw.ROW_COLUMNS), dtype=torch.int64, device="cpu")  # those of others are zeros
         self._row, self._sent_bytes = rows[peers.position], rows.view(-1).view(torch.uint8)
         self._received = torch.empty_like(rows)
         self._received_bytes = self._received.view(-1).view(torch.uint8)
-        self._loaded = self._scaled = self._bytes_behind = torch.empty(0)  # a buffer with rows behind it, and its parts
+        self._loaded = self._scaled = self._bytes_behind = torch.empty(0, device="cpu")  # a buffer with rows behind it, and its parts
         self._own_squares: List[Number] = []
         self._global_squares: List[Number] = []
+        self._odd_rows: Optional[Tuple[int, int]] = None  # of a batch, and samples that it was dealt as
+        self._is_told_of_rows = False
         self._forget_batches()
         self._reset()
 
@@ -119,6 +122,12 @@ class Step:
         self.counted += share.samples
         self._share_of_cost = before.and_also(share)
 
+    def see_rows(self, batch: Any, dealt: int) -> None:
+        """Of a batch that the script's own collate function has made of so many samples."""
+        rows = {len(tensor) for tensor in tensors_of(batch) if tensor.dim() > 0}
+        if dealt and rows and dealt not in rows:
+            self._odd_rows = (max(rows), dealt)
+
     def check_taken(self) -> None:
         """Raises RuntimeError where the training loop holds batches that it cannot have trained on."""
         if self.calls is not None and 0 < self.calls.count < self.taken:
@@ -126,7 +135,8 @@ class Step:
                 f"{self.taken} batches were taken from run.loader() for this step, and the model was called "
                 f"{self.calls.count} times: something fetches batches ahead of training on them, so that their samples would "
                 "count a step early. Pass fetch_ahead=1 to run.loader() where it fetches one batch ahead (as accelerate's "
-                "and Lightning's loaders do); fetch_ahead=0 where all of these batches are part of this step")
+                "and Lightning's loaders do); fetch_ahead=0 where all of these batches are part of this step, also those that the "
+                "loop skips")
 
     @property
     def opened(self) -> bool:
@@ -151,6 +161,10 @@ class Step:
             self._due = self.client.due()
         self._measures = first and bool((self._due or 0) & raw.MEASURE)
         if self._weights is None:
+            if self._odd_rows is not None and not self._is_told_of_rows:
+                self._is_told_of_rows = True
+                _log.warning("a batch has %d rows and was dealt as %d samples, by which its gradient is weighted: where collate_fn drops "
+                             "samples, or the loss is a mean over something else, call run.weight(n) in each step, on all members", *self._odd_rows)
             try:
                 own, total = self._weights_of_batches()
             except DynamixError as problem:
@@ -245,7 +259,7 @@ class Step:
         if self._comparison.is_due:
             self._comparison.see_gradients(values)
         if self._scaled.numel() != values.numel() or self._loaded.dtype != values.dtype:
-            self._loaded = torch.empty(values.numel() + room, dtype=values.dtype)
+            self._loaded = torch.empty(values.numel() + room, dtype=values.dtype, device="cpu")
             self._scaled, self._bytes_behind = self._loaded[:values.numel()], self._loaded[values.numel():]
         if self._measures and counts is not None:
             self._own_squares += squares(values, counts) if self._share else [0.0]

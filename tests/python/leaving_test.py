@@ -11,7 +11,7 @@ import agents
 import ranks
 
 SCRIPT = """
-import os, sys, time
+import os, sys, threading, time
 sys.path.insert(0, sys.argv[1])
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -34,6 +34,8 @@ def train():
             return
         for number, (values,) in enumerate(loader):
             if "evaluates" not in way and (rank, epoch, number) == (who, 1, 2):
+                if "thread" in way:  # that the interpreter waits for
+                    threading.Thread(target=time.sleep, args=(1000,)).start()
                 if "raises" in way:
                     raise ValueError("a bad file")
                 if "exits" in way:
@@ -172,6 +174,7 @@ class Leaving(unittest.TestCase):
 
     def test_by_an_exception_or_an_exit_ends_the_others_with_its_reason(self):
         self.check("raises", 1, 1, r"DynamixError: member 1 has left behind \d steps \(ValueError: a bad file\)|Connection (closed|reset)")
+        self.check("raises beside a thread lingers", 1, 1, r"DynamixError: member 1 has left behind \d steps \(ValueError: a bad file\)")
         self.check("exits", 0, 3, r"DynamixError: member 0 has ended its training behind \d steps")
 
     def test_by_one_that_is_refused_ends_the_others_with_the_reason(self):

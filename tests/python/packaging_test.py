@@ -203,6 +203,18 @@ class Command(unittest.TestCase):
             scalar = fields_of(fields_of(fields_of(list(records_of(events))[1])[5][0])[1][0])
             self.assertEqual(scalar[2], [largest])
 
+    def test_needs_no_torch_and_a_script_without_one_is_told(self):
+        """-S: nothing that is installed."""
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE / "python")}
+
+        def ran(*arguments):
+            return subprocess.run([sys.executable, "-S", *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+
+        self.assertIn("tensorboard RUN", ran("-m", "dynamix", "--help").stdout)
+        shown = ran("-c", "import dynamix")
+        self.assertEqual(shown.returncode, 1)
+        self.assertRegex(shown.stderr.splitlines()[-1], r"ModuleNotFoundError: \S+ has no torch, .*`pip install torch` into the same environment")
+
     def test_hands_the_rest_to_the_program(self):
         with tempfile.TemporaryDirectory() as folder:
             node = pathlib.Path(folder) / "dynamix-node"

@@ -14,6 +14,7 @@ PACKAGE = str(pathlib.Path(__file__).resolve().parents[2] / "python")
 sys.path.insert(0, PACKAGE)
 
 import torch
+import torch._dynamo  # which each rank would load for its first optimiser, in a second of computing
 import torch.distributed
 
 SECONDS = float(os.environ.get("DYNAMIX_TEST_SECONDS", 120))
