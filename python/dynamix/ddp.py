@@ -50,6 +50,9 @@ class Hook:
         self._is_within_pass = False        # its last bucket has not come
         self.is_free = False  # its run is closed
 
+    def __reduce__(self) -> Any:
+        return dict, ()  # a model that is saved whole, or copied, has joined nothing
+
     def release(self) -> None:
         """Its run is closed; another one may take it."""
         self.step, self.is_free = None, True

@@ -256,6 +256,21 @@ def split(rank, _, seeds):
     return everyone(script.used) == sorted(part.indices[:20])
 
 
+def save_whole(rank, _):
+    """The error of an average by the model as it was saved, which sums as without dynamix."""
+    script = Script(rank)
+    for batch in script.loader:
+        script.step(batch)
+    file = io.BytesIO()
+    torch.save(script.called, file)
+    file.seek(0)
+    script.called = torch.load(file, weights_only=False)
+    script.model = script.called.module
+    numbers = [*range(20 * rank, 20 * rank + 20)]
+    script.called(data().tensors[1][numbers]).square().mean().backward()
+    return type(script.called).__name__, script.error(numbers)
+
+
 def resume_in_second_epoch(rank, _):
     script = Script(rank, num_workers=1)
     for epoch in range(2):
@@ -287,6 +302,11 @@ def seed_by_rank(rank, _):
 
 
 class Complaints(unittest.TestCase):
+    def test_of_a_model_that_is_saved_whole(self):
+        for name, worst in ranks.run(save_whole, 2):
+            self.assertEqual(name, "DistributedDataParallel")
+            self.assertLess(worst, 1e-12)
+
     def test_of_a_resume_in_the_second_epoch(self):
         """It goes on with the same samples, whatever loader workers have fetched, and not with those of the first epoch."""
         self.assertEqual(ranks.run(resume_in_second_epoch, 2), [(True, 2)] * 2)
