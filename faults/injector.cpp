@@ -59,6 +59,10 @@ void injector::begin_on(injury& of) {
     hosts_.hold_down(of.host, of.fault.rule.duration_seconds > 0);
     hosts_.signal(of.host, SIGQUIT);
     break;
+  case fault_kind::leave:
+    hosts_.hold_down(of.host, of.fault.rule.duration_seconds > 0);
+    hosts_.signal(of.host, SIGTERM);
+    break;
   case fault_kind::hang:
     hosts_.signal(of.host, SIGSTOP);
     break;
@@ -136,13 +140,16 @@ void injector::watch(injury& of) const {
   }
 }
 
-void injector::process_ended(const std::string& host, bool by_signal, int number) {
+bool injector::process_ended(const std::string& host, bool by_signal, int number) {
+  bool has_left = false;
   for (auto& each : injuries_) {
     if (each.host != host || each.bit || !each.active || !row_of(each.fault.kind).ends_process)
       continue;
     each.active = false;
-    const bool as_asked = each.fault.kind == fault_kind::exit ? !by_signal && number != 0
-                                                              : by_signal && number == signal_of(each.fault.kind);
+    const bool as_asked = each.fault.kind == fault_kind::leave  ? !by_signal && number == 0
+                          : each.fault.kind == fault_kind::exit ? !by_signal && number != 0
+                                                                : by_signal && number == signal_of(each.fault.kind);
+    has_left = has_left || (each.fault.kind == fault_kind::leave && as_asked);
     each.bit = as_asked;
     each.evidence =
         fmt::format("process {} ended with {} {}", each.process, by_signal ? "signal" : "exit code", number);
@@ -152,6 +159,7 @@ void injector::process_ended(const std::string& host, bool by_signal, int number
     if (each.over)
       hosts_.hold_down(host, false);
   }
+  return has_left;
 }
 
 /// What a host has stored. In a local cluster the hosts share the run directory: of a worker's checkpoints none may be

@@ -48,7 +48,8 @@ public:
   void end(const planned_fault& fault);
   /// To be called every few milliseconds with a monotonic clock's seconds.
   void look(double now_seconds);
-  void process_ended(const std::string& host, bool by_signal, int number);
+  /// True: it has left as it was asked to, and is to be started again.
+  bool process_ended(const std::string& host, bool by_signal, int number);
   /// Everything that can still tell has told: evidence of each fault, by number.
   void settle(std::vector<fault_record>& records);
 

@@ -19,6 +19,7 @@ enum class fault_kind : std::uint8_t {
   kill,
   crash,
   exit,
+  leave,
   wipe,
   hang,
   slow,
@@ -54,10 +55,11 @@ struct fault_kind_row {
   bool on_connection; ///< acts on the target's control connections, by the proxy
   std::string_view doc;
 };
-inline constexpr std::array<fault_kind_row, 15> fault_kinds = {{
+inline constexpr std::array<fault_kind_row, 16> fault_kinds = {{
     {"kill", may_have_duration, true, false, "SIGKILL"},
     {"crash", may_have_duration, true, false, "SIGSEGV"},
     {"exit", may_have_duration, true, false, "SIGQUIT: the process exits at once with code 1"},
+    {"leave", may_have_duration, true, false, "SIGTERM: the host leaves in time, and comes again at the end"},
     {"wipe", may_have_duration, true, false, "SIGKILL; what the host has stored is deleted before its restart"},
     {"hang", has_duration, false, false, "SIGSTOP, then SIGCONT at the end"},
     {"slow", has_duration | has_factor, false, false, "SIGSTOP and SIGCONT in turn, each stop far below detect_ms"},

@@ -106,8 +106,8 @@ void fault_run::end_all(double now_seconds) {
 }
 
 std::string fault_run::ended(const host_end& end) {
-  if (hosts_ != nullptr)
-    injector_.process_ended(end.host, end.exit.by_signal, end.exit.number);
+  if (hosts_ != nullptr && injector_.process_ended(end.host, end.exit.by_signal, end.exit.number))
+    hosts_->start_again(end.host);
   return "";
 }
 

@@ -43,6 +43,8 @@ public:
   /// Starts whoever's delay is over. Returns those that were started, and in `problems` why one could not be; that one
   /// counts as failed.
   std::vector<std::string> start_due(double now_seconds, std::vector<std::string>& problems);
+  /// One that has ended in order is started again, as soon as it is not held down.
+  void start_again(const std::string& host) { entry_of(host).restart_at_seconds = 0; }
   /// A host that is held down is not started again until it is released; one that runs goes on.
   void hold_down(const std::string& host, bool held) { entry_of(host).held = held; }
   /// Nobody is started any more.

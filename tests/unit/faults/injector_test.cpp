@@ -102,7 +102,8 @@ protected:
     int status = 0;
     if (!look_until([&] { return hosts_.reap(host, status); }))
       return false;
-    injector_.process_ended(host, WIFSIGNALED(status), WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    left_ = injector_.process_ended(host, WIFSIGNALED(status),
+                                    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     return true;
   }
   fault_record settled(const planned_fault& of) {
@@ -118,6 +119,7 @@ protected:
   proxy proxy_;
   injector injector_{file_, hosts_, proxy_, {{"w0", "hub"}, {"w1", "hub"}}, run_};
   std::uint32_t number_ = 0;
+  bool left_ = false;
 };
 
 TEST_F(AnInjector, KillsAndCrashes) {
@@ -151,14 +153,26 @@ TEST_F(AnInjector, KeepsTheDeadDownForTheDuration) {
 }
 
 TEST_F(AnInjector, AsksAProcessToEndItselfAtOnce) {
-  hosts_.start("w1",
-               "trap 'exit 1' QUIT; touch " + run_ + "/ready; while :; do sleep 0.02; done");
+  hosts_.start("w1", "trap 'exit 1' QUIT; touch " + run_ + "/ready; while :; do sleep 0.02; done");
   ASSERT_TRUE(look_until([&] { return std::filesystem::exists(run_ + "/ready"); }));
   const auto made = fault(fault_kind::exit, "w1");
   injector_.begin(made);
   ASSERT_TRUE(ended("w1"));
   EXPECT_TRUE(settled(made).bit);
   EXPECT_THAT(settled(made).evidence, HasSubstr("exit code 1"));
+}
+
+TEST_F(AnInjector, AsksAHostToLeaveAndLetsItComeAgain) {
+  hosts_.start("w1", "trap 'exit 0' TERM; touch " + run_ + "/ready; while :; do sleep 0.02; done");
+  ASSERT_TRUE(look_until([&] { return std::filesystem::exists(run_ + "/ready"); }));
+  const auto made = fault(fault_kind::leave, "w1", 5);
+  injector_.begin(made);
+  ASSERT_TRUE(ended("w1"));
+  EXPECT_TRUE(settled(made).bit);
+  EXPECT_TRUE(left_) << "its launcher is to start it again";
+  EXPECT_TRUE(hosts_.held("w1"));
+  injector_.end(made);
+  EXPECT_FALSE(hosts_.held("w1"));
 }
 
 TEST_F(AnInjector, WipesWhatAWorkerHasStored) {
