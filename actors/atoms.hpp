@@ -52,5 +52,6 @@ CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, redirect, "redirect")
 CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, kept, "kept")
 CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, save, "save")
 CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, restart, "restart")
+CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, command, "command")
 
 CAF_END_TYPE_ID_BLOCK(dynamix_atoms)

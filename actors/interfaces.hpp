@@ -201,6 +201,8 @@ using aggregator_local = aggregator_actor::extend_with<child_actor>::extend_with
         caf::reacts_to<atom::upstream, message<messages::shard_window>>,
         // The journal has settled what this token stands for; false: it does not keep it.
         caf::reacts_to<atom::kept, std::uint64_t, bool>,
+        // At the root, a person's command about the tree -> the answer in JSON.
+        caf::replies_to<atom::command, std::string>::with<std::string>,
         // The deadline of a window.
         caf::reacts_to<atom::deadline, std::uint64_t>>;
 

@@ -75,7 +75,8 @@ std::string describe_tree(const tree_plan& plan) {
   const auto decision = "a decision takes about " + milliseconds(predicted.decision_seconds);
   if (plan.central())
     return "  one arbitrator, on " + plan.nodes[0].host + ", for " + workers + "; " + decision + "\n";
-  const auto shards = static_cast<std::size_t>(std::ranges::count_if(plan.nodes, &tree_node::is_shard));
+  const auto stand_by = static_cast<std::size_t>(std::ranges::count(plan.nodes, true, &tree_node::stands_by));
+  const auto shards = static_cast<std::size_t>(std::ranges::count_if(plan.nodes, &tree_node::is_shard)) - stand_by;
   std::string text =
       fmt::format("  a tree of {}: {} in {} of at most {}; {}, what the root knows of a window is {} old\n  ",
                   counted(plan.depth, "level"), workers, counted(shards, "shard"), largest(plan, true), decision,
@@ -83,8 +84,11 @@ std::string describe_tree(const tree_plan& plan) {
   if (plan.nodes.size() <= nodes_drawn)
     draw(plan, 0, "  ", text);
   else
-    text += plan.nodes[0].host + ": root, above " + counted(plan.nodes.size() - 1, "arbitrator") +
+    text += plan.nodes[0].host + ": root, above " + counted(plan.nodes.size() - 1 - stand_by, "arbitrator") +
             "; --json names them all\n";
+  for (const auto& node : plan.nodes)
+    if (node.stands_by && plan.nodes.size() <= nodes_drawn)
+      text += "  " + node.host + ": a shard that stands by\n";
   return text;
 }
 
@@ -101,7 +105,8 @@ std::string describe_tree_json(const tree_plan& plan) {
                              {"level", node.level},
                              {"children", node.children.empty() ? node.workers : node.children.size()},
                              {"first_rank", node.first_rank},
-                             {"workers", node.workers}});
+                             {"workers", node.workers},
+                             {"stands_by", node.stands_by}});
   }
   return tree.dump();
 }

@@ -144,6 +144,23 @@ bool place(const std::vector<worker_host>& hosts, std::vector<tree_node>& nodes)
   return std::ranges::none_of(nodes, [](const auto& node) { return node.host.empty(); });
 }
 
+/// Shards that stand by, on hosts that hold nothing else.
+void add_standbys(const std::vector<worker_host>& hosts, std::size_t shards, std::size_t fanout,
+                  std::vector<tree_node>& nodes) {
+  const auto below_root = nodes[0].children.size();
+  const auto room = fanout > below_root ? fanout - below_root : 0;
+  auto left = std::max<std::size_t>(1, std::min(shards, room));
+  const auto planned = nodes.size();
+  for (const auto& host : hosts) {
+    const auto holds = std::ranges::find(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(planned), host.name,
+                                         &tree_node::host) != nodes.begin() + static_cast<std::ptrdiff_t>(planned);
+    if (!host.may_hold || holds || left == 0)
+      continue;
+    nodes.push_back({.host = host.name, .level = 1, .children = {}, .stands_by = true});
+    --left;
+  }
+}
+
 /// The same on the hosts that the file names: the shards in their order, then the levels above.
 void place_as_named(const std::vector<std::string>& named, std::vector<tree_node>& nodes) {
   std::size_t next = 0;
@@ -191,18 +208,24 @@ std::vector<std::size_t> tree_plan::shards_below(std::size_t node) const {
 std::vector<std::size_t> tree_plan::places_for_worker(std::uint32_t rank) const {
   const auto home = shard_of(rank);
   std::vector<std::size_t> places;
-  if (home == 0) { // the root knows which has room
-    places.push_back(0);
-    if (!central())
-      std::ranges::copy(shards_below(0), std::back_inserter(places));
-    return places;
+  if (home != 0) { // else the root knows which has room
+    const auto& siblings = nodes[nodes[home].parent].children;
+    const auto own = std::ranges::find(siblings, home) - siblings.begin();
+    for (std::size_t i = 0; i < siblings.size(); ++i)
+      places.push_back(siblings[(static_cast<std::size_t>(own) + i) % siblings.size()]);
   }
-  const auto& siblings = nodes[nodes[home].parent].children;
-  const auto own = std::ranges::find(siblings, home) - siblings.begin();
-  for (std::size_t i = 0; i < siblings.size(); ++i)
-    places.push_back(siblings[(static_cast<std::size_t>(own) + i) % siblings.size()]);
   places.push_back(0);
+  if (home == 0 && !central())
+    std::ranges::copy(shards_below(0), std::back_inserter(places));
+  for (std::size_t node = 1; node < nodes.size(); ++node)
+    if (nodes[node].stands_by)
+      places.push_back(node);
   return places;
+}
+
+bool tree_plan::may_go(std::uint32_t rank, std::size_t shard) const {
+  const auto home = shard_of(rank);
+  return home == 0 || nodes[shard].stands_by || nodes[shard].parent == nodes[home].parent;
 }
 
 std::vector<std::size_t> tree_plan::places_for_node(std::size_t node) const {
@@ -247,7 +270,9 @@ tree_plan plan_all(const cluster_file& file) {
                                    named.size(), workers, arbitrator.fanout, wanted);
     return plan;
   }
-  if (!named.empty())
+  if (named.empty())
+    add_standbys(hosts, sizes.front(), arbitrator.fanout, nodes);
+  else
     place_as_named(named, nodes);
   plan.nodes = std::move(nodes);
   plan.depth = static_cast<std::uint32_t>(sizes.size()) + 1;

@@ -19,6 +19,7 @@ struct tree_node {
   std::uint32_t first_rank = 0;      ///< of the workers below it, which follow each other
   std::uint32_t workers = 0;         ///< below it
   std::vector<std::size_t> children; ///< arbitrators; none: a shard, whose workers are its children
+  bool stands_by = false;            ///< a shard without workers, right below the root and not among its children
   bool is_shard() const { return level > 0 && children.empty(); }
 };
 
@@ -26,9 +27,10 @@ struct tree_node {
 /// workers where no host has more; shards under arbitrators of at most `fanout` children, up to the root. Up to
 /// `fanout` workers the root is all there is. Workers without a shard of their own, who come to places of an open
 /// cluster, go to the one with room; for them there are as many shards as the file's hosts can hold, up to what all
-/// would need.
+/// would need. Where hosts are left, some hold a shard that stands by, for when another is lost or its user says so:
+/// one for each shard while the root has no more than `fanout` below it, and one at least; none where shards are named.
 struct tree_plan {
-  std::vector<tree_node> nodes;   ///< the root first, then level by level
+  std::vector<tree_node> nodes;   ///< the root first, then level by level; last those that stand by
   std::vector<std::string> roots; ///< of a tree: the hosts of which one holds the root, one or as many as replicas
   std::uint32_t depth = 1;        ///< levels of arbitrators
   std::uint32_t workers_most = 0; ///< with those of an open cluster's places
@@ -44,8 +46,10 @@ struct tree_plan {
   /// A node's shards: itself, where it is one.
   std::vector<std::size_t> shards_below(std::size_t node) const;
   /// Where a worker looks for an arbitrator: its shard, that shard's siblings from the next one on, the root; without a
-  /// shard of its own the root, then all shards.
+  /// shard of its own the root, then all shards. Those that stand by come last.
   std::vector<std::size_t> places_for_worker(std::uint32_t rank) const;
+  /// Whether a shard is among them.
+  bool may_go(std::uint32_t rank, std::size_t shard) const;
   /// Where a node looks for a parent: its own, then the one above that, up to the root.
   std::vector<std::size_t> places_for_node(std::size_t node) const;
 };

@@ -98,7 +98,7 @@ void add_deciding(collection& all, const ledger::run& run) {
 void add_shards(collection& all, const ledger::run& run) {
   all.begin("dynamix_shard_up", "1 while an arbitrator of the tree is up, else 0.", MetricType::Gauge);
   for (const auto& [name, shard] : run.shards())
-    all.add(shard.state == ledger::shard_state::up ? 1 : 0,
+    all.add(shard.state == ledger::shard_state::up || shard.state == ledger::shard_state::standby ? 1 : 0,
             {{"shard", name}, {"parent", shard.parent}, {"level", std::to_string(shard.level)}});
   all.begin("dynamix_shard_workers", "Workers below an arbitrator of the tree.", MetricType::Gauge);
   for (const auto& [name, shard] : run.shards())

@@ -104,7 +104,7 @@ struct farewell {
   messages::farewell farewell;
 };
 
-enum class shard_state : std::uint8_t { unknown, up, late, lost, ended };
+enum class shard_state : std::uint8_t { unknown, up, late, lost, ended, standby };
 
 /// "kind": "shard": an arbitrator of a tree of them. The newest row of a name holds.
 struct shard {
@@ -153,6 +153,6 @@ struct dynamix::messages::names_of<dynamix::ledger::shard_state> {
   static constexpr named_value<ledger::shard_state> table[] = {
       {ledger::shard_state::unknown, "unknown"}, {ledger::shard_state::up, "up"},
       {ledger::shard_state::late, "late"},       {ledger::shard_state::lost, "lost"},
-      {ledger::shard_state::ended, "ended"},
+      {ledger::shard_state::ended, "ended"},     {ledger::shard_state::standby, "standby"},
   };
 };

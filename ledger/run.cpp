@@ -232,7 +232,7 @@ void run::take(const ledger::shard& shard) {
     return;
   const bool changed = before == shards_.end() || before->second.state != shard.state;
   if (before != shards_.end() && changed && shard.state != shard_state::ended)
-    note(shard.state == shard_state::up ? mark_kind::back : mark_kind::fault,
+    note(shard.state == shard_state::up || shard.state == shard_state::standby ? mark_kind::back : mark_kind::fault,
          fmt::format("arbitrator of {} {}", shard.name, messages::name_of(shard.state)));
   shards_[shard.name] = shard;
 }

@@ -67,6 +67,11 @@ verdict apply_content(journal_state& state, place_given& value, std::uint64_t) {
   return verdict::applied;
 }
 
+verdict apply_content(journal_state& state, shard_layout& value, std::uint64_t) {
+  state.shards = std::move(value);
+  return verdict::applied;
+}
+
 /// Whether an entry of this term may say anything at all.
 verdict judge_term(const journal_state& state, const journal_entry& entry) {
   if (std::holds_alternative<term_begun>(entry.content))
@@ -88,8 +93,8 @@ bool operator==(const journal_state& left, const journal_state& right) {
          left.leader == right.leader && left.generation == right.generation && left.last_window == right.last_window &&
          left.newest_key == right.newest_key && left.decisions == right.decisions && same(left.policy, right.policy) &&
          same(left.learner_checkpoint, right.learner_checkpoint) && left.end == right.end &&
-         left.places_digest == right.places_digest && left.places == right.places && left.clients == right.clients &&
-         left.counts == right.counts;
+         left.places_digest == right.places_digest && left.places == right.places && left.shards == right.shards &&
+         left.clients == right.clients && left.counts == right.counts;
 }
 
 apply_outcome journal::apply(std::span<const std::uint64_t> words) {

@@ -81,11 +81,24 @@ struct place_given {
 };
 inline constexpr std::size_t max_place_name = 80;
 
+/// Which shards of a tree of arbitrators take workers, and whose each worker is, in place of what was planned or laid
+/// out before. Nodes are counted as in the plan of the cluster file (cluster/tree_plan.hpp).
+struct shard_layout {
+  std::uint64_t cluster_digest = 0;   ///< of that file
+  std::vector<std::uint32_t> serving; ///< nodes that take workers, rising, at most max_nodes
+  std::vector<std::uint32_t> homes;   ///< by rank the worker's shard; 0: whichever has room; 1 to messages::max_workers
+  friend bool operator==(const shard_layout&, const shard_layout&) = default;
+};
+/// Of a tree: each host holds one at most.
+inline constexpr std::uint32_t max_nodes = 2 * messages::max_workers;
+
 /// One proposal, in the order of `kind_name`.
 struct journal_entry {
   proposal_key key;
   std::uint64_t term = 0; ///< the arbitrator's, under which this was decided; > 0
-  std::variant<term_begun, generation_formed, window_decided, policy_published, training_ended, place_given> content;
+  std::variant<term_begun, generation_formed, window_decided, policy_published, training_ended, place_given,
+               shard_layout>
+      content;
   friend bool operator==(const journal_entry&, const journal_entry&) = default;
 };
 std::string_view kind_name(const journal_entry& entry);
@@ -142,6 +155,7 @@ struct journal_state {
   std::uint64_t places_digest = 0;             ///< of the cluster file that the places below are of
   std::map<std::uint32_t, std::string> places; ///< hosts of an open cluster's places, by rank
   training_ended end;                          ///< of the newest generation; its number 0: not known
+  shard_layout shards;                         ///< newest; without homes: as planned
   std::map<std::uint64_t, client_record> clients;
   journal_counts counts;
 };

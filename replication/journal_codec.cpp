@@ -2,7 +2,9 @@
 
 #include "messages/validation.hpp"
 
+#include <algorithm>
 #include <fmt/core.h>
+#include <functional>
 #include <tuple>
 #include <type_traits>
 
@@ -30,6 +32,7 @@ std::string validate_content(const journal_entry& entry) {
                         },
                         [](const training_ended& value) { return validate(value); },
                         [](const place_given& value) { return validate(value); },
+                        [](const shard_layout& value) { return validate(value); },
                     },
                     entry.content);
 }
@@ -59,6 +62,10 @@ bool write_content(word_writer& out, const journal_entry& entry) {
                         [&](const place_given& value) {
                           out.number(value.cluster_digest);
                           write_place(out, value.rank, value.host);
+                          return true;
+                        },
+                        [&](const shard_layout& value) {
+                          write_layout(out, value);
                           return true;
                         },
                     },
@@ -95,6 +102,9 @@ bool read_content(word_reader& in, std::uint64_t kind, journal_entry& entry) {
     entry.content = std::move(value);
     return true;
   }
+  case 6:
+    entry.content = read_layout(in);
+    return true;
   default:
     return false;
   }
@@ -194,6 +204,25 @@ std::pair<std::uint32_t, std::string> read_place(word_reader& in) {
   return {rank, std::string(name.begin(), name.end())};
 }
 
+void write_layout(word_writer& out, const shard_layout& value) {
+  out.number(value.cluster_digest);
+  for (const auto* nodes : {&value.serving, &value.homes}) {
+    out.number(nodes->size());
+    for (const auto node : *nodes)
+      out.number(node);
+  }
+}
+
+shard_layout read_layout(word_reader& in) {
+  shard_layout value{.cluster_digest = in.number(), .serving = {}, .homes = {}};
+  for (auto* nodes : {&value.serving, &value.homes}) {
+    const auto count = in.count(max_nodes);
+    for (std::uint64_t index = 0; index < count && in.good(); ++index)
+      nodes->push_back(static_cast<std::uint32_t>(in.count(max_nodes)));
+  }
+  return value;
+}
+
 bool write_decisions(word_writer& out, const std::vector<messages::decision>& decisions) {
   out.number(decisions.size());
   for (const auto& decision : decisions)
@@ -235,6 +264,17 @@ std::string validate(const place_given& value) {
   return value.rank >= messages::max_workers || value.host.empty() || value.host.size() > max_place_name
              ? "no rank, or no host"
              : "";
+}
+
+std::string validate(const shard_layout& value) {
+  const auto beyond = [](std::uint32_t node) { return node >= max_nodes; };
+  if (value.homes.empty() || value.homes.size() > messages::max_workers || value.serving.size() > max_nodes)
+    return fmt::format("{} shards for {} workers", value.serving.size(), value.homes.size());
+  if (std::ranges::any_of(value.serving, beyond) || std::ranges::any_of(value.homes, beyond))
+    return "a node beyond all trees";
+  return std::ranges::adjacent_find(value.serving, std::greater_equal{}) == value.serving.end()
+             ? ""
+             : "shards are not by rising node";
 }
 
 std::string validate(const std::vector<messages::decision>& decisions, const messages::decision_key& key) {

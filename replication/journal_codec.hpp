@@ -35,11 +35,14 @@ void write_end(word_writer& out, const training_ended& value);
 training_ended read_end(word_reader& in);
 void write_place(word_writer& out, std::uint32_t rank, const std::string& host);
 std::pair<std::uint32_t, std::string> read_place(word_reader& in);
+void write_layout(word_writer& out, const shard_layout& value);
+shard_layout read_layout(word_reader& in);
 bool write_decisions(word_writer& out, const std::vector<messages::decision>& decisions);
 std::vector<messages::decision> read_decisions(word_reader& in);
 std::string validate(const generation_formed& value);
 std::string validate(const training_ended& value);
 std::string validate(const place_given& value);
+std::string validate(const shard_layout& value);
 /// Decisions under one key, of one generation.
 std::string validate(const std::vector<messages::decision>& decisions, const messages::decision_key& key);
 

@@ -71,8 +71,6 @@ void write_places(word_writer& out, const journal_state& state) {
 void read_places(word_reader& in, journal_state& state) {
   state.places_digest = in.number();
   const auto count = in.count(messages::max_workers);
-  if (count == 0)
-    in.fail(); // then none would have been written
   for (std::uint64_t index = 0; index < count && in.good(); ++index) {
     auto [rank, host] = read_place(in);
     if (!validate(place_given{.rank = rank, .host = host}).empty() ||
@@ -107,10 +105,13 @@ word_list encode_snapshot(const journal_state& state) {
   write_clients(out, state.clients);
   write_counts(out, state.counts);
   // Last, and only where they are known: a snapshot of a journal that does not know of them reads as before.
-  if (state.end.generation > 0 || !state.places.empty())
+  const bool laid_out = !state.shards.homes.empty();
+  if (state.end.generation > 0 || !state.places.empty() || laid_out)
     write_end(out, state.end);
-  if (!state.places.empty())
+  if (!state.places.empty() || laid_out)
     write_places(out, state);
+  if (laid_out)
+    write_layout(out, state.shards);
   seal(block_kind::snapshot, words);
   return words;
 }
@@ -134,6 +135,11 @@ std::string decode_snapshot(std::span<const std::uint64_t> words, journal_state&
     const bool more = in.good() && !in.complete();
     if (more)
       read_places(in, state);
+    const bool laid_out = more && in.good() && !in.complete();
+    if (laid_out && !validate(state.shards = read_layout(in)).empty())
+      in.fail();
+    if (more && !laid_out && state.places.empty())
+      in.fail(); // then they would not have been written
     if (!(more && state.end == training_ended{}) && !validate(state.end).empty())
       in.fail();
   }

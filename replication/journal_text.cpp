@@ -6,7 +6,8 @@ namespace dynamix::replication {
 
 std::string_view kind_name(const journal_entry& entry) {
   static constexpr std::array<std::string_view, std::variant_size_v<decltype(entry.content)>> names = {
-      "term_begun", "generation_formed", "window_decided", "policy_published", "training_ended", "place_given"};
+      "term_begun",     "generation_formed", "window_decided", "policy_published",
+      "training_ended", "place_given",       "shard_layout"};
   return names[entry.content.index()];
 }
 

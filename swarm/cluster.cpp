@@ -93,7 +93,7 @@ std::vector<std::uint32_t> shard_sizes(const cluster::cluster_file& file) {
   const auto plan = cluster::plan_tree(file);
   std::map<std::uint32_t, std::uint32_t> by_rank;
   for (const auto& node : plan.nodes)
-    if (node.is_shard())
+    if (node.is_shard() && !node.stands_by)
       by_rank[node.first_rank] = node.workers;
   if (by_rank.empty())
     return std::vector<std::uint32_t>(file.workers().size(), 1);

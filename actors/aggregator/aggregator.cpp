@@ -297,6 +297,12 @@ aggregator_local::behavior_type aggregator(aggregator_pointer self, aggregator_o
       },
       [self](atom::upstream, const message<messages::shard_window>& window) { self->state.links->send_up(window); },
       [self](atom::kept, std::uint64_t token, bool kept) { self->state.role->settle(token, kept); },
+      [self](atom::command, const std::string& line) {
+        auto promise = self->make_response_promise<std::string>();
+        self->state.role->take_command(line,
+                                       [promise](std::string answer) mutable { promise.deliver(std::move(answer)); });
+        return promise;
+      },
       [self](atom::deadline, std::uint64_t window) { self->state.role->end_gathering(window); },
   };
 }

@@ -63,6 +63,8 @@ void aggregator_role::take_order(const messages::shard_order&) {}
 
 void aggregator_role::settle(std::uint64_t, bool) {}
 
+void aggregator_role::take_command(const std::string&, std::function<void(std::string)>) {}
+
 void aggregator_role::lost_parent(const char*) {}
 
 void aggregator_role::stop() {

@@ -13,6 +13,7 @@
 #include "cluster/timeouts.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -74,6 +75,8 @@ public:
   virtual void find_parent() {}
   virtual void reached_parent() {}
   virtual void lost_parent(const char* why);
+  /// A command of a person about the arbitrators of the tree. Answers in JSON.
+  virtual void take_command(const std::string& line, std::function<void(std::string)> answer);
   void guide(messages::guidance known);
   void end_gathering(std::uint64_t window);
 

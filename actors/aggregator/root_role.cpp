@@ -37,7 +37,14 @@ root_role::root_role(const std::shared_ptr<const cluster::cluster_file>& file, c
     : aggregator_role(file, timeouts, links), options_(std::move(options)),
       members_(*file, membership_timeouts(timeouts, options_),
                options_.before ? options_.before->generation.generation : 0, finished_before(*file, options_),
-               options_.names ? options_.names->all() : std::vector<std::string>{}) {}
+               options_.names ? options_.names->all() : std::vector<std::string>{}) {
+  if (!options_.tree())
+    return;
+  const auto workers = file_->workers().size();
+  const auto digest = members_.cluster_digest();
+  const auto& known = options_.before ? options_.before->shards : options_.layout;
+  layout_ = is_layout_of(known, options_.plan, workers, digest) ? known : plan_layout(options_.plan, workers, digest);
+}
 
 void root_role::write_row(ledger::entry entry) {
   options_.run_ledger->append(
@@ -298,6 +305,7 @@ void root_role::serve_arbitrator() {
 
 void root_role::look() {
   find_late_children();
+  replace_lost_shards();
   for (const auto rank : std::exchange(unsure_, {}))
     if (members_.state().announced)
       place({rank}, newest_);

@@ -4,6 +4,7 @@
 /// when the run is over. Without aggregators below it is the aggregator of all workers. Knows no CAF.
 
 #include "actors/aggregator/aggregator_role.hpp"
+#include "actors/aggregator/layout_decision.hpp"
 #include "actors/aggregator/membership.hpp"
 #include "actors/arbitrator/decision_journal.hpp"
 #include "actors/host_events.hpp"
@@ -23,6 +24,7 @@
 namespace dynamix::actors {
 
 struct root_options {
+  std::string host; ///< that holds it; empty: the cluster file's only arbitrator
   std::shared_ptr<ledger::writer> run_ledger;
   std::shared_ptr<host_events> events;
   double ledger_origin_seconds = 0; ///< on the actor system's clock
@@ -32,6 +34,9 @@ struct root_options {
   std::uint64_t voter = 1;                                  ///< this host's
   std::shared_ptr<worker_names> names;                      ///< of those who have places; null: none are known
   cluster::tree_plan plan;                                  ///< of the tree below; without nodes: none
+  shard_layout layout;                                      ///< of its shards, where no journal knows; else as planned
+  std::function<std::string(const shard_layout&)>
+      write_layout; ///< keeps it where there is no journal; an error message
 
   bool tree() const { return !plan.nodes.empty(); }
 };
@@ -61,6 +66,8 @@ public:
   /// Does what the membership wants done by now, and looks whether the run is over.
   void look() override;
   void settle(std::uint64_t token, bool kept) override { kept_.settle(token, kept); }
+  /// Of a person (node/commands/command_arbitrators.cpp): "list" or a shard_command. Answers in JSON, once it holds.
+  void take_command(const std::string& line, std::function<void(std::string)> answer) override;
 
 private:
   void pass_on(const std::vector<closed_window>& closed) override;
@@ -91,13 +98,26 @@ private:
   void look_whether_over();
   void finish(const part_outcome& outcome);
 
+  std::uint32_t shard_of(std::uint32_t rank) const { return rank < layout_.homes.size() ? layout_.homes[rank] : 0; }
   std::pair<std::string, std::string> home_of(std::uint32_t rank) const;
+  bool is_there(const std::string& child) const;
+  bool takes_workers(const std::string& child) const;
   bool comes_from_home(std::uint32_t rank, const route& way) const;
+  bool is_in_place(std::uint32_t rank, const route& way) const;
+  std::map<std::string, std::size_t> count_loads(const std::string& without = {}) const;
+  bool is_crowded(const route& way, const std::string& child, const std::string& worker) const;
   std::string find_home(const std::string& worker, const route& way);
-  std::pair<std::string, std::string> find_room() const;
+  std::pair<std::string, std::string> find_room(std::uint32_t rank) const;
   void call_home(const std::string& host);
   void follow_route(const messages::heartbeat& sign, const std::string& child);
   void find_late_children();
+
+  tree_view view() const;
+  std::uint32_t shard_reached(const route& way, std::uint32_t rank) const;
+  std::string describe_arbitrators() const;
+  /// Answers what became of it, once it holds.
+  void lay_out(layout_change change, std::function<void(std::string)> answer);
+  void replace_lost_shards();
 
   const root_options options_;
   membership members_;
@@ -110,6 +130,9 @@ private:
     std::string child; ///< through which it is to come again
   };
   std::map<std::string, departure> sent_home_; ///< workers that were last sent to a shard, and have not come from there
+  shard_layout layout_;                        ///< in force; without a tree empty
+  bool laying_out_ = false;                    ///< another one is being kept
+  std::map<std::uint32_t, double> away_since_; ///< shards right below the root that take workers and are not there
   kept_actions kept_;
   std::uint64_t proposed_term_ = 0;                                            ///< in force once the journal keeps it
   std::deque<std::pair<std::uint64_t, std::function<void()>>> awaiting_terms_; ///< what is to be done then, rising

@@ -35,8 +35,8 @@ private:
   int descriptor_;
 };
 
-int make_socket() {
-  return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+int make_socket(int flags = SOCK_NONBLOCK) {
+  return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
 }
 
 /// Of `name` in an open directory, whose own path may be of any length. False: even that does not fit.
@@ -64,7 +64,7 @@ bool is_served(const sockaddr_un& address) {
 
 std::shared_ptr<client_listener> client_listener::open(const std::string& path, std::string& problem) {
   const auto failed = [&](const std::string& what) {
-    problem = fmt::format("cannot listen for training processes at {}: {}: {}", path, what, std::strerror(errno));
+    problem = fmt::format("cannot listen at {}: {}: {}", path, what, std::strerror(errno));
     return nullptr;
   };
   const std::filesystem::path full(path);
@@ -81,7 +81,7 @@ std::shared_ptr<client_listener> client_listener::open(const std::string& path, 
     return failed("its name");
   if (is_served(address)) {
     errno = EADDRINUSE;
-    return failed("another agent serves it");
+    return failed("another process serves it");
   }
   struct stat status {};
   if (::fstatat(directory.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
@@ -103,6 +103,18 @@ client_listener::~client_listener() {
   ::unlinkat(directory_, name_.c_str(), 0);
   ::close(descriptor_);
   ::close(directory_);
+}
+
+int connect_to_listener(const std::string& path) {
+  const std::filesystem::path full(path);
+  const held_descriptor directory(::open(full.parent_path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  sockaddr_un address{};
+  errno = directory.get() < 0 ? errno : ENAMETOOLONG;
+  if (directory.get() < 0 || !address_of(directory.get(), full.filename().string(), address))
+    return -1;
+  held_descriptor caller(make_socket(0));
+  const bool connected = caller.get() >= 0 && ::connect(caller.get(), generic(address), sizeof(address)) == 0;
+  return connected ? caller.take() : -1;
 }
 
 } // namespace dynamix::actors

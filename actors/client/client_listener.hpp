@@ -1,6 +1,6 @@
 #pragma once
 
-/// The Unix socket at which a host's agent takes its training process.
+/// A Unix socket of a run: at which a host's agent takes its training process, or an arbitrator's host commands.
 
 #include <memory>
 #include <string>
@@ -30,5 +30,8 @@ private:
   int directory_;
   int descriptor_;
 };
+
+/// A connection to whoever listens there, which blocks; -1, and errno says why: nobody does.
+int connect_to_listener(const std::string& path);
 
 } // namespace dynamix::actors

@@ -5,8 +5,10 @@
 #include "actors/arbitrator/ppo_learner.hpp"
 #include "actors/handlers.hpp"
 #include "actors/host/describe_run.hpp"
+#include "actors/host/layout_file.hpp"
 #include "messages/validation.hpp"
 #include "storage/atomic_file.hpp"
+#include "storage/json_text.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -66,6 +68,12 @@ std::string arbitration_services::prepare() {
 }
 
 void arbitration_services::start() {
+  std::string problem;
+  const auto path = command_socket_of(options_.run_directory, host_.name);
+  commands_ = command_socket::open(
+      path, [this](const std::string& line) { return answer(line); }, problem);
+  if (!commands_)
+    spdlog::warn("no_commands problem=\"{}\"", problem);
   if (is_replicated())
     leader_ = "";
   else
@@ -143,19 +151,52 @@ caf::strong_actor_ptr arbitration_services::start_learner() {
   return caf::actor_cast<caf::strong_actor_ptr>(learner_);
 }
 
+/// Of a command; where this host does not lead, who does.
+std::string arbitration_services::answer(const std::string& line) {
+  aggregator_local asked;
+  std::string leader;
+  {
+    const std::scoped_lock lock(mutex_);
+    asked = aggregator_;
+    leader = leader_.value_or("");
+  }
+  storage::json_text json;
+  if (!asked)
+    return json.open_object().member("leader", leader).close_object().take();
+  caf::scoped_actor self(system_);
+  std::string said;
+  self->request(asked, std::chrono::milliseconds(timeouts_.request_timeout_ms), atom::command_v, line)
+      .receive([&](std::string& text) { said = std::move(text); },
+               [&](const caf::error&) {
+                 said = json.open_object()
+                            .member("done", false)
+                            .member("reason", "the root does not answer; it may be about to lose the lead")
+                            .close_object()
+                            .take();
+               });
+  return said;
+}
+
 caf::strong_actor_ptr arbitration_services::start_aggregator() {
   const std::scoped_lock lock(mutex_);
   // One that is started again knows what the journal held when this host began to lead; another replica knows all.
   if (led_from_.journal && aggregator_)
     around_.events->failed("its aggregator ended while it led: another replica takes over");
-  root_options role{.run_ledger = ledger_,
+  const auto layout = options_.run_directory + "/shards.json";
+  const bool keeps_layout = tree_.is_root() && !is_replicated();
+  root_options role{.host = host_.name,
+                    .run_ledger = ledger_,
                     .events = around_.events,
                     .ledger_origin_seconds = ledger_origin_seconds_,
                     .journal = led_from_.journal,
                     .before = led_from_.state,
                     .voter = leadership::voter_of(*options_.file, host_.name),
                     .names = around_.names,
-                    .plan = tree_.is_root() ? tree_.plan() : cluster::tree_plan{}};
+                    .plan = tree_.is_root() ? tree_.plan() : cluster::tree_plan{},
+                    .layout = keeps_layout ? read_layout(layout) : shard_layout{},
+                    .write_layout = {}};
+  if (keeps_layout)
+    role.write_layout = [layout](const shard_layout& now) { return write_layout(layout, now); };
   aggregator_ = system_.spawn(
       aggregator, aggregator_options{.file = options_.file, .timeouts = timeouts_, .role = std::move(role)});
   if (gateway_)
@@ -234,6 +275,7 @@ caf::actor arbitration_services::end_voter() {
 }
 
 void arbitration_services::shut_down() {
+  commands_ = nullptr; // waits for the one that is being answered
   const std::scoped_lock lock(mutex_);
   gateway_ = nullptr;
   learner_ = nullptr;

@@ -4,6 +4,7 @@
 /// of replicas with the voter, and only while it leads.
 
 #include "actors/arbitrator/leadership.hpp"
+#include "actors/host/command_socket.hpp"
 #include "actors/host/host.hpp"
 #include "actors/host/supervisor.hpp"
 #include "actors/host/tree_services.hpp"
@@ -71,6 +72,7 @@ private:
   void follow(const std::string& leader);
   void leave_arbitration();
   void start_arbitration();
+  std::string answer(const std::string& line);
   caf::strong_actor_ptr start_learner();
   caf::strong_actor_ptr start_aggregator();
   caf::strong_actor_ptr start_arbitrator();
@@ -88,7 +90,8 @@ private:
   std::shared_ptr<policy::parameter_archive> archive_;
   bool learns_ = false;
   leadership leadership_;
-  bool told_following_ = false; ///< in the ledger
+  bool told_following_ = false;              ///< in the ledger
+  std::unique_ptr<command_socket> commands_; ///< null: it cannot listen
 
   // What follows is guarded: supervisors restart children, and the voter makes leaders, on threads of their own.
   std::mutex mutex_;

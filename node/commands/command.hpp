@@ -39,6 +39,7 @@ void add_train_policy(CLI::App& app, command_context& context);
 void add_faults(CLI::App& app, command_context& context);
 void add_swarm(CLI::App& app, command_context& context);
 void add_top(CLI::App& app, command_context& context);
+void add_arbitrators(CLI::App& app, command_context& context);
 void add_trace(CLI::App& app, command_context& context);
 void add_completion(CLI::App& app, command_context& context);
 void add_ledger(CLI::App& app, command_context& context);

@@ -90,6 +90,7 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
   add_faults(app, context);
   add_swarm(app, context);
   add_top(app, context);
+  add_arbitrators(app, context);
   add_trace(app, context);
   add_completion(app, context);
   add_ledger(app, context);

@@ -57,6 +57,8 @@ std::vector<swarm_level> deciding_levels(const swarm_setup& setup, std::size_t p
   const auto plan = cluster::plan_tree(file);
   std::vector<swarm_level> levels;
   for (const auto& node : plan.nodes) {
+    if (node.stands_by)
+      continue;
     const auto* host = file.find(node.host);
     std::vector<std::string> arguments = {"run",      "--cluster", run.cluster_file(), "--name",
                                           host->name, "--out",     run.path()};

@@ -11,6 +11,8 @@
 ///   workers/HOST.json     a worker's farewell and evaluations; of several of a host HOST+0.json and so on
 ///   checkpoints/          of the model and of the policy
 ///   traces/HOST.jsonl     with --trace: what a host did when; joined in trace.json
+///   control/HOST.sock     where `arbitrators` reaches the host that holds the root, and the root's other replicas
+///   shards.json           which shards of a tree take workers, where that is not as planned and no replicas know it
 ///   agents/SLOT.sock      where training processes join, if they are clients
 ///   policies/             parameters that have decided, by digest
 ///   observed/             what `exec --observe` has seen of each training process, and its estimate

@@ -29,6 +29,7 @@ ELSEWHERE = (
     (r"apt-get install \./build/packages", "tests/packages/bare_debian"),
     (r"dynamix-node local$", "tests/packages/bare_debian; the same with --out in the first hour"),
     (r"dynamix-node launch ", "launch_test"),
+    (r"dynamix-node arbitrators ", "cluster_forms_test"),
     (r"dynamix-node run --cluster cluster.toml --name ada --out RUN &", "python_slots, cluster_client_test"),
     (r"dynamix-node exec --run RUN ", "python_slots, cluster_client_test"),
     (r"for h in ada ben; do", "by hand: makes network namespaces, as root"),

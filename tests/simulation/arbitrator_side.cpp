@@ -207,12 +207,18 @@ void arbitrator_host::tell_gateway() {
 
 caf::strong_actor_ptr arbitrator_host::start_aggregator() {
   world_.checks.aggregator_started();
-  actors::root_options role{.run_ledger = ledger_,
+  actors::root_options role{.host = {},
+                            .run_ledger = ledger_,
                             .events = events_,
                             .journal = journal_,
                             .before = before_,
                             .names = world_.names,
-                            .plan = world_.plan};
+                            .plan = world_.plan,
+                            .layout = layout_,
+                            .write_layout = [this](const actors::shard_layout& layout) {
+                              layout_ = layout;
+                              return std::string();
+                            }};
   aggregator_ = shared_actor_system().spawn(
       actors::aggregator,
       actors::aggregator_options{.file = world_.shared_file, .timeouts = world_.timeouts, .role = std::move(role)});
@@ -288,6 +294,13 @@ void arbitrator_host::kill_arbitrator() {
     return;
   world_.log([] { return std::string("arbitrator: is killed"); });
   caf::anon_send_exit(judge_, caf::exit_reason::kill);
+}
+
+void arbitrator_host::command(const std::string& line) {
+  if (!alive_ || !aggregator_ || world_.time.frozen())
+    return;
+  world_.log([&] { return "command: " + line; });
+  caf::anon_send(aggregator_, atom::command_v, line);
 }
 
 void arbitrator_host::kill_gateway() {

@@ -59,6 +59,8 @@ public:
   bool kill_aggregator();
   void kill_arbitrator();
   void kill_gateway();
+  /// Of a person, about the shards of a tree.
+  void command(const std::string& line);
   /// Stops the process (SIGSTOP), or lets it go on.
   void freeze();
   void thaw();
@@ -104,7 +106,8 @@ private:
   std::vector<caf::actor_id> aggregators_; ///< rising
   bool replicated_ = false;
   replication::journal kept_;
-  std::int64_t told_us_ = 0; ///< when the newest of what it keeps is told
+  actors::shard_layout layout_; ///< in a file
+  std::int64_t told_us_ = 0;    ///< when the newest of what it keeps is told
   std::shared_ptr<actors::decision_journal> journal_;
   std::shared_ptr<const replication::journal_state> before_;
   std::vector<std::function<void()>> deferred_;

@@ -25,7 +25,8 @@ constexpr std::array<const char*, tree_fault_kinds> fault_names = {"reset",
                                                                    "kill_shard",
                                                                    "kill_shard_arbitrator",
                                                                    "kill_shard_gateway",
-                                                                   "cut_parent"};
+                                                                   "cut_parent",
+                                                                   "command"};
 
 /// Mostly shorter than what anybody would notice, or about as long, sometimes much longer.
 std::int64_t draw_duration_us(random_source& random) {
@@ -51,9 +52,12 @@ void fault_injector::plan(std::int64_t horizon_us, std::uint32_t most) {
   const auto kinds = world_.is_tree() ? tree_fault_kinds : fault_kinds;
   const std::array<fault_kind, 2> chosen = {static_cast<fault_kind>(random.below(kinds)),
                                             static_cast<fault_kind>(random.below(kinds))};
-  for (std::uint64_t i = 0; i < count; ++i) {
+  const bool commanded = world_.is_tree() && random.chance(0.3);
+  for (std::uint64_t i = 0; i < count + (commanded ? 1 : 0); ++i) {
     planned_fault fault;
-    fault.kind = narrow ? chosen[random.below(2)] : static_cast<fault_kind>(random.below(kinds));
+    fault.kind = i == count ? fault_kind::command
+                 : narrow   ? chosen[random.below(2)]
+                            : static_cast<fault_kind>(random.below(kinds));
     fault.trigger = random.chance(0.4) ? fault_trigger::time : static_cast<fault_trigger>(random.below(fault_triggers));
     fault.at_us = random.between(0, horizon_us);
     fault.delay_us = random.chance(0.5) ? random.between(0, 5000) : random.between(0, 200'000);
@@ -88,7 +92,7 @@ void fault_injector::strike(const planned_fault& fault) {
   if (stopped_ || world_.host.ended())
     return;
   ++struck_;
-  orderly_ &= fault.kind == fault_kind::leave;
+  orderly_ &= fault.kind == fault_kind::leave || fault.kind == fault_kind::command;
   last_us_ = world_.time.now_us();
   world_.log([&] {
     return fmt::format("fault: {} w{} w{} for {} ms", fault_names[static_cast<std::size_t>(fault.kind)], fault.rank,
@@ -219,6 +223,22 @@ void fault_injector::strike_host(const planned_fault& fault) {
   }
 }
 
+/// About one of the shards, mostly what can be; the root refuses the rest.
+void fault_injector::command(const planned_fault& fault) {
+  std::vector<const cluster::tree_node*> shards;
+  for (const auto& node : world_.plan.nodes)
+    if (node.is_shard())
+      shards.push_back(&node);
+  const auto& one = *shards[fault.rank % shards.size()];
+  const auto& other = *shards[fault.other % shards.size()];
+  const bool unplanned = fault.duration_us / us_per_ms % 4 == 0; // after another command that can be, too
+  if (one.stands_by != unplanned)
+    return world_.host.command("add " + one.host);
+  if (other.stands_by != unplanned)
+    return world_.host.command(fmt::format("move {} {}", one.host, other.host));
+  world_.host.command("drain " + one.host);
+}
+
 void fault_injector::strike_tree(const planned_fault& fault) {
   auto& world = world_;
   const auto index = fault.rank % world.nodes.size();
@@ -230,6 +250,8 @@ void fault_injector::strike_tree(const planned_fault& fault) {
     return node.kill_arbitrator();
   case fault_kind::kill_shard_gateway:
     return node.kill_gateway();
+  case fault_kind::command:
+    return command(fault);
   default: {
     const auto parent = world.host_of_node(world.plan.nodes[index].parent);
     world.net.cut(node.host(), parent);

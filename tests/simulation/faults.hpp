@@ -30,9 +30,10 @@ enum class fault_kind : std::uint8_t {
   kill_shard_arbitrator,
   kill_shard_gateway,
   cut_parent, ///< a shard's host and its parent's do not hear each other
+  command,    ///< a person adds, drains or moves a shard
 };
 constexpr std::uint32_t fault_kinds = 13;
-constexpr std::uint32_t tree_fault_kinds = 17;
+constexpr std::uint32_t tree_fault_kinds = 18;
 
 /// When a fault strikes: at its time, or soon after the next event of a kind, counted from its time.
 enum class fault_trigger : std::uint8_t { time, formation, decision, ending, hello, farewell };
@@ -65,7 +66,7 @@ public:
   std::uint64_t struck() const { return struck_; }
   std::int64_t last_us() const { return last_us_; }
   bool harmless() const { return plan_.empty(); }
-  /// Nothing has happened but that hosts left, each in its time.
+  /// Nothing has happened but that hosts left, each in its time, and shards were added, drained or moved.
   bool orderly() const { return orderly_; }
 
 private:
@@ -74,6 +75,7 @@ private:
   void ask_to_leave(const planned_fault& fault);
   void strike_host(const planned_fault& fault);
   void strike_tree(const planned_fault& fault);
+  void command(const planned_fault& fault);
   /// What the fault has brought about ends after its time.
   void end_later(const planned_fault& fault, std::function<void()> undo);
   void cut_from_all(std::uint32_t host, const planned_fault& fault);

@@ -149,7 +149,7 @@ TEST_F(ReplicatedRootOfAnOpenTree, SendsAGuestToTheShardWithRoom) {
   journal->keep_all();
   links.take();
   say_hello(*root, guest("guest"), "north"); // which holds a shard of none beside the root
-  const auto room = plan.nodes.back().host;
+  const auto room = plan.nodes[plan.nodes[0].children.back()].host;
   EXPECT_THAT(links.take(), ElementsAre(fmt::format("answer the shard of host guest is there")));
   say_hello(*root, guest("guest"), room);
   journal->keep_all();

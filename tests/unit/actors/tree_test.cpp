@@ -111,7 +111,10 @@ TEST_P(Tree, TakesADeadShardsWorkersInAtItsSiblingsWithoutEndingTheGeneration) {
   for (const std::uint32_t rank : {3U, 4U, 5U}) {
     cluster.places[rank] = sibling;
     cluster.say_hello(rank, true);
+    cluster.run();
   }
+  cluster.places[4] = cluster.plan.shard_of(0); // by then it has more room
+  cluster.say_hello(4, true);
   cluster.run();
   cluster.report_all(3);
   for (std::uint32_t rank = 0; rank < 9; ++rank)

@@ -27,7 +27,7 @@ cluster_file file_of(std::uint32_t workers, std::uint32_t fanout, bool root_work
 std::vector<std::uint32_t> shard_sizes(const tree_plan& plan) {
   std::vector<std::uint32_t> sizes;
   for (const auto& node : plan.nodes)
-    if (node.is_shard())
+    if (node.is_shard() && !node.stands_by)
       sizes.push_back(node.workers);
   return sizes;
 }
@@ -47,6 +47,10 @@ void expect_tree(const cluster_file& file, const tree_plan& plan) {
       EXPECT_EQ(plan.nodes[child].parent, i);
       EXPECT_EQ(plan.nodes[child].level, node.level + 1);
       below += plan.nodes[child].workers;
+    }
+    if (node.stands_by) {
+      EXPECT_TRUE(node.is_shard() && node.parent == 0 && node.workers == 0 && node.level == 1);
+      continue;
     }
     EXPECT_EQ(below, node.children.empty() ? 0 : node.workers);
     EXPECT_EQ(std::ranges::count(plan.nodes[node.parent].children, i), i == 0 ? 0 : 1);
@@ -109,10 +113,30 @@ TEST(TreePlan, SaysWhereWorkersAndShardsLookForAParent) {
   const auto plan = plan_tree(file_of(12, 3)); // 4 shards of 3 under 2 under the root
   ASSERT_EQ(plan.depth, 3U);
   const auto home = plan.shard_of(4);
-  EXPECT_EQ(plan.places_for_worker(4),
+  const auto places = plan.places_for_worker(4);
+  EXPECT_EQ(std::vector(places.begin(), places.begin() + 3),
             (std::vector<std::size_t>{home, plan.nodes[plan.nodes[home].parent].children[0], 0}));
-  EXPECT_EQ(plan.places_for_node(home), (std::vector<std::size_t>{plan.nodes[home].parent, 0}));
+  EXPECT_TRUE(places.size() == 4 && plan.nodes[places[3]].stands_by);
+  for (std::size_t node = 1; node < plan.nodes.size(); ++node)
+    if (plan.nodes[node].is_shard()) {
+      EXPECT_EQ(plan.may_go(4, node), std::ranges::find(places, node) != places.end()) << node;
+      EXPECT_EQ(plan.places_for_node(home), (std::vector<std::size_t>{plan.nodes[home].parent, 0}));
+    }
   EXPECT_TRUE(plan.places_for_node(0).empty());
+}
+
+TEST(TreePlan, LetsShardsStandByOnHostsThatHoldNothingElse) {
+  const auto standbys = [](const cluster_file& file) {
+    const auto plan = plan_tree(file);
+    return std::ranges::count(plan.nodes, true, &tree_node::stands_by);
+  };
+  EXPECT_EQ(standbys(file_of(33, 32)), 2) << "one for each shard";
+  EXPECT_EQ(standbys(file_of(1024, 32)), 1) << "the root has 32 below it";
+  EXPECT_EQ(standbys(file_of(9, 3)), 1);
+  auto named = file_of(12, 4);
+  named.arbitrator.shards = {"w3", "w7", "w11"};
+  EXPECT_EQ(standbys(named), 0) << "its user has said where shards are to be";
+  EXPECT_THAT(describe_tree(plan_tree(file_of(9, 3))), testing::HasSubstr("w1: a shard that stands by"));
 }
 
 TEST(TreePlan, TakesTheHostsThatTheFileNames) {
@@ -137,7 +161,7 @@ TEST(TreePlan, IsRefusedWhereThereAreTooFewHostsOrLeftOut) {
   EXPECT_TRUE(plan_tree(file).error.empty() && plan_tree(file).central());
   file = file_of(9, 3);
   file.arbitrator.topology = arbitration_topology::automatic;
-  EXPECT_EQ(plan_tree(file).nodes.size(), 4U);
+  EXPECT_EQ(plan_tree(file).nodes.size(), 5U);
 }
 
 /// The first so many hosts with these numbers of workers.
@@ -190,7 +214,7 @@ TEST(TreePlan, OfAnOpenClusterHasShardsForAllWhoMayCome) {
   EXPECT_EQ(shard_sizes(plan), (std::vector<std::uint32_t>{1, 1, 2})) << "more would need a level that has no host";
   EXPECT_EQ(describe_tree_json(plan), describe_tree_json(plan_tree(file))) << "with its places or without";
   EXPECT_EQ(plan.shard_of(4), 0U) << "the root says where there is room";
-  EXPECT_EQ(plan.places_for_worker(4), (std::vector<std::size_t>{0, 1, 2, 3}));
+  EXPECT_EQ(plan.places_for_worker(4), (std::vector<std::size_t>{0, 1, 2, 3, 4})) << "that stands by last";
   file.hosts.resize(2);
   plan = plan_tree(with_places(file));
   EXPECT_EQ(shard_sizes(plan), std::vector<std::uint32_t>{1}) << "of one host, which all guests come to";

@@ -67,6 +67,15 @@ TEST(JournalCodec, RefusesToEncodeWhatMakesNoSense) {
   cases.emplace_back(publish_policy({1, 1}, 1, 1, 10, max_checkpoint_bytes + 1), "checkpoint");
   cases.emplace_back(give_place({1, 1}, 1, messages::max_workers, "guest"), "place_given");
   cases.emplace_back(give_place({1, 1}, 1, 1, ""), "place_given");
+  const auto broken_layout = [&](auto break_it) {
+    auto entry = lay_out_shards({1, 1}, 1);
+    break_it(std::get<shard_layout>(entry.content));
+    cases.emplace_back(entry, "shard_layout");
+  };
+  broken_layout([](shard_layout& value) { value.homes.clear(); });
+  broken_layout([](shard_layout& value) { value.homes.assign(messages::max_workers + 1, 1); });
+  broken_layout([](shard_layout& value) { value.homes[0] = max_nodes; });
+  broken_layout([](shard_layout& value) { value.serving = {3, 1}; });
   cases.emplace_back(give_place({1, 1}, 1, 1, std::string(max_place_name + 1, 'a')), "place_given");
   auto stranger = form_generation({1, 1}, 1, 1);
   std::get<generation_formed>(stranger.content).source = 3;
@@ -105,6 +114,7 @@ TEST(JournalCodec, ReadsASnapshotThatKnowsOfNoEnd) {
   auto state = example_state();
   state.places = {};
   state.places_digest = 0;
+  state.shards = {};
   const auto with_end = encode_snapshot(state);
   state.end = {};
   const auto without = encode_snapshot(state);

@@ -49,6 +49,10 @@ journal_entry give_place(proposal_key key, std::uint64_t term, std::uint32_t ran
   return {key, term, place_given{.rank = rank, .host = host, .cluster_digest = cluster_digest}};
 }
 
+journal_entry lay_out_shards(proposal_key key, std::uint64_t term, std::uint64_t cluster_digest) {
+  return {key, term, shard_layout{.cluster_digest = cluster_digest, .serving = {1, 3}, .homes = {1, 3, 3, 0}}};
+}
+
 apply_outcome apply(journal& to, const journal_entry& entry) {
   word_list words;
   if (const auto fault = encode(entry, words); !fault.empty()) {
@@ -60,7 +64,8 @@ apply_outcome apply(journal& to, const journal_entry& entry) {
 
 std::vector<journal_entry> one_of_each() {
   return {begin_term({7, 1}, 3, 2),     form_generation({7, 2}, 3, 1), decide_window({7, 3}, 3, 1),
-          publish_policy({7, 4}, 3, 1), end_training({7, 5}, 3),       give_place({7, 6}, 3, 4, "guest")};
+          publish_policy({7, 4}, 3, 1), end_training({7, 5}, 3),       give_place({7, 6}, 3, 4, "guest"),
+          lay_out_shards({7, 7}, 3)};
 }
 
 } // namespace dynamix::replication

@@ -19,6 +19,8 @@ journal_entry end_training(proposal_key key, std::uint64_t term, std::uint64_t g
                            std::uint64_t cluster_digest = 77);
 journal_entry give_place(proposal_key key, std::uint64_t term, std::uint32_t rank, const std::string& host,
                          std::uint64_t cluster_digest = 77);
+/// Of four workers in shards 1 and 3, one of them in whichever has room.
+journal_entry lay_out_shards(proposal_key key, std::uint64_t term, std::uint64_t cluster_digest = 7);
 
 /// Encodes and applies; the entry must be valid.
 apply_outcome apply(journal& to, const journal_entry& entry);

@@ -149,6 +149,14 @@ TEST_F(Begun, KeepsWhoseThePlacesOfAClusterFileAre) {
   EXPECT_EQ(book.state().places, (places{{1, "guest"}})) << "in another file ranks mean others";
 }
 
+TEST_F(Begun, KeepsTheNewestLayoutOfShards) {
+  expect(lay_out_shards(next(), 1, 77), verdict::applied);
+  EXPECT_EQ(book.state().shards.serving, (std::vector<std::uint32_t>{1, 3}));
+  expect(begin_term({2, 1}, 2, 2), verdict::applied);
+  expect(lay_out_shards(next(), 1, 78), verdict::stale_term);
+  EXPECT_EQ(book.state().shards.cluster_digest, 77U);
+}
+
 TEST_F(Begun, ForgetsTheClientThatWasSilentLongest) {
   for (std::uint64_t client = 2; client <= max_clients; ++client)
     expect(begin_term({client, 1}, client), verdict::applied);
