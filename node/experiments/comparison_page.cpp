@@ -169,6 +169,8 @@ sheet_section section_of(const comparison& of) {
                  course_chart(of, column::batch_loss, "Loss of the training batches", false),
                  course_chart(of, column::samples_per_second, "Samples per second", false),
                  course_chart(of, column::global_batch, "Global batch", true)}};
+  if (auto verdict = verdict_of(of); !verdict.empty())
+    section.paragraphs.insert(section.paragraphs.begin(), std::move(verdict));
   if (!of.best_rival.empty())
     section.paragraphs.push_back("Best rival: " + of.best_rival + ".");
   section.paragraphs.insert(section.paragraphs.end(), of.notes.begin(), of.notes.end());

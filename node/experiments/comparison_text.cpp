@@ -102,7 +102,57 @@ std::string aligned_table(std::vector<std::vector<std::string>> cells) {
   return cluster::text_table(cells, 2);
 }
 
+/// Whether two intervals have a number in common; nothing where one of them is of a single seed.
+std::optional<bool> overlap(const estimate& left, const estimate& right) {
+  if (!std::isfinite(left.half_width) || !std::isfinite(right.half_width))
+    return std::nullopt;
+  return left.low() <= right.high() && right.low() <= left.high();
+}
+
+std::string against(const comparison_row& best, const comparison_row& other) {
+  const auto& fast = best.seconds_to_target;
+  const auto& slow = other.seconds_to_target;
+  const auto common = overlap(fast, slow);
+  return fmt::format("{} times sooner than {} ({} s and {} s{})", fixed(slow.mean / fast.mean, 2), label_of(other.of),
+                     mean_text(fast, 1), mean_text(slow, 1),
+                     !common   ? ""
+                     : *common ? "; their intervals overlap, so these seeds do not tell the two apart"
+                               : "; their intervals do not overlap");
+}
+
 } // namespace
+
+std::string verdict_of(const comparison& of) {
+  std::vector<const comparison_row*> order; // those that reached the target with every seed, the fastest first
+  std::vector<std::string> others;
+  for (const auto& row : of.rows) {
+    if (row.of.policy == "oracle" || row.of.policy == "step-oracle") // these know what nobody can
+      continue;
+    if (row.reached_always())
+      order.push_back(&row);
+    else
+      others.push_back(label_of(row.of));
+  }
+  std::ranges::sort(order, {}, [](const auto* row) { return row->seconds_to_target.mean; });
+  const auto target = percent(of.target_accuracy);
+  if (order.empty())
+    return of.rows.empty() ? "" : fmt::format("No policy reached {} with every seed.", target);
+  const auto& best = *order.front();
+  std::string text = fmt::format("{} reached {}", label_of(best.of), target);
+  const auto base =
+      std::ranges::find_if(order, [](const auto* row) { return row->of.policy == "static"; }) - order.begin();
+  const auto slowest = base == std::ssize(order) ? std::ssize(order) - 1 : base;
+  if (slowest > 0)
+    text += " " + against(best, *order[static_cast<std::size_t>(slowest)]);
+  if (order.size() > 1 && slowest != 1)
+    text += fmt::format("{}{}", slowest > 0 ? ", and " : " ", against(best, *order[1]));
+  text += ".";
+  if (!others.empty())
+    text += fmt::format(" Not with every seed: {}.", ledger::listed(others));
+  if (best.of.runs.size() == 1 && order.size() > 1)
+    text += " With one seed, chance is not told from a difference (--seeds).";
+  return text;
+}
 
 std::vector<std::vector<std::string>> cells_of(const comparison& of) {
   const auto compared = [&](std::initializer_list<std::string> policies) {
@@ -161,9 +211,11 @@ std::vector<std::vector<std::string>> closing_cells(const std::vector<comparison
 
 std::string to_text(const comparison& of) {
   const std::size_t seeds = of.rows.empty() ? 0 : of.rows.front().of.runs.size();
-  std::string text = fmt::format("{}: seconds to {} test accuracy, {}{}{}{}", of.cluster, percent(of.target_accuracy),
-                                 seeds, seeds == 1 ? " seed" : " seeds, mean ± 95 % interval",
-                                 of.simulated ? ", simulated\n" : "\n", aligned_table(cells_of(of)));
+  const auto verdict = verdict_of(of);
+  std::string text =
+      fmt::format("{}: seconds to {} test accuracy, {}{}{}{}{}", of.cluster, percent(of.target_accuracy), seeds,
+                  seeds == 1 ? " seed" : " seeds, mean ± 95 % interval", of.simulated ? ", simulated\n" : "\n",
+                  verdict.empty() ? "" : "  " + verdict + "\n", aligned_table(cells_of(of)));
   if (!of.best_rival.empty())
     text += "  best rival: " + of.best_rival + "\n";
   for (const auto& note : of.notes)

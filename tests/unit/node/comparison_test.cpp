@@ -105,6 +105,24 @@ TEST(Comparison, PrintsOneTable) {
   EXPECT_THAT(text, HasSubstr("0.52"));
 }
 
+TEST(Comparison, SaysInWordsWhoWasFirstAndWhetherTheSeedsTellThemApart) {
+  const auto fast = runs("ppo", {50, 50.2});
+  EXPECT_EQ(verdict_of(pair({runs("static", {100, 100.4}), runs("lb-bsp", {50, 52}), fast, runs("oracle", {9, 9})})),
+            "ppo reached 88.00 % 2.00 times sooner than static (50.1 s and 100.2 s; their intervals do not overlap), "
+            "and 1.02 times sooner than lb-bsp (50.1 s and 51.0 s; their intervals overlap, so these seeds do not tell "
+            "the two apart).");
+  EXPECT_EQ(verdict_of(pair({runs("static", {100, -1}), runs("lb-bsp", {70, 70}), fast})),
+            "ppo reached 88.00 % 1.40 times sooner than lb-bsp (50.1 s and 70.0 s; their intervals do not overlap). "
+            "Not with every seed: static.");
+  EXPECT_EQ(verdict_of(pair({runs("static", {40, 40}), runs("ppo", {50, 50})})),
+            "static reached 88.00 % 1.25 times sooner than ppo (40.0 s and 50.0 s; their intervals do not overlap).");
+  EXPECT_EQ(verdict_of(pair({runs("static", {100}), runs("ppo", {50})})),
+            "ppo reached 88.00 % 2.00 times sooner than static (50.0 s and 100.0 s). With one seed, chance is not told "
+            "from a difference (--seeds).");
+  EXPECT_EQ(verdict_of(pair({runs("static", {-1}), runs("ppo", {-1})})), "No policy reached 88.00 % with every seed.");
+  EXPECT_THAT(to_text(pair({runs("static", {100, 104}), fast})), HasSubstr("simulated\n  ppo reached 88.00 % 2.04"));
+}
+
 TEST(Comparison, HasColumnsOnlyForBaselinesThatWereCompared) {
   EXPECT_THAT(
       cells_of(pair({runs("static", {100}), runs("ppo", {50})})).front(),
