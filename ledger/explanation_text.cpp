@@ -148,8 +148,8 @@ std::string moves_text(const window_explanation& explanation) {
   std::string text;
   if (moves > 0)
     text = "The workers moved samples after " + grouped(moves) + (moves == 1 ? " step" : " steps") +
-           ": more samples for " + (taken.empty() ? "nobody" : taken) + ", fewer for " +
-           (given.empty() ? "nobody" : given) + ".\n";
+           (taken.empty() && given.empty() ? "" : ": ") + (taken.empty() ? "" : "more samples for " + taken) +
+           (taken.empty() || given.empty() ? "" : ", ") + (given.empty() ? "" : "fewer for " + given) + ".\n";
   return changed.empty() ? text : text + "Why: " + changed + ".\n";
 }
 

@@ -209,8 +209,8 @@ int init(const init_arguments& arguments, command_context& context) {
     context.err << fmt::format("warning: {}: {} is left aside\n", arguments.hostfile, words);
   for (const auto& name : listed.again)
     context.err << fmt::format("warning: {} is listed more than once, and is one host\n", name);
-  context.out << fmt::format("{}: {} hosts, {} arbitrates\n", arguments.out, listed.hosts.size(),
-                             listed.hosts.front().name);
+  context.out << fmt::format("{}: {} host{}, {} arbitrates\n", arguments.out, listed.hosts.size(),
+                             listed.hosts.size() == 1 ? "" : "s", listed.hosts.front().name);
   if (with_keys)
     context.out << fmt::format("{}: {}\n", keys,
                                made             ? "host keys"
