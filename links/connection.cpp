@@ -11,6 +11,9 @@
 namespace dynamix::links {
 namespace {
 
+/// By `end_silent`, which lets a connection end so.
+constexpr const char* wire_is_cut = "nothing that is sent to it arrives: Connection timed out";
+
 constexpr std::size_t block_bytes = 131072; // that are moved at once: eight of TLS's largest records
 constexpr int rounds_max = 4;               // before others have their turn
 constexpr std::chrono::seconds drain_time{10};
@@ -100,12 +103,15 @@ bool connection::first_byte_is_right() {
 
 /// Takes what a function of the session has returned. True where it succeeded.
 bool connection::step(int result) {
+  const bool unanswered = errno == ETIMEDOUT;
   wants_write_ = false;
   if (result > 0)
     return true;
   const int error = SSL_get_error(session_.get(), result);
   if (error == SSL_ERROR_WANT_WRITE)
     wants_write_ = true;
+  else if (error == SSL_ERROR_SYSCALL && unanswered)
+    fail(wire_is_cut);
   else if (error != SSL_ERROR_WANT_READ)
     fail(explain_failure(check_));
   return false;
@@ -214,7 +220,7 @@ int connection::write_some(const char* data, std::size_t size) {
   const auto taken = ::send(peer_.get(), data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
   wants_write_ = taken < 0 && is_transient(errno);
   if (taken < 0 && !wants_write_)
-    fail(closed_by_peer);
+    fail(errno == ETIMEDOUT ? wire_is_cut : closed_by_peer);
   return static_cast<int>(std::max<ssize_t>(taken, 0));
 }
 
@@ -225,13 +231,18 @@ int connection::read_some(char* data, std::size_t size) {
     const auto count = ::recv(peer_.get(), data, size, MSG_DONTWAIT);
     if (count > 0)
       return static_cast<int>(count);
+    if (count < 0 && errno == ETIMEDOUT && problem_.empty())
+      problem_ = wire_is_cut;
     return count < 0 && is_transient(errno) ? 0 : -1;
   }
   ERR_clear_error();
   const int count = SSL_read(session_.get(), data, static_cast<int>(size));
+  const bool unanswered = errno == ETIMEDOUT;
   if (count > 0)
     return count;
   const int error = SSL_get_error(session_.get(), count);
+  if (error == SSL_ERROR_SYSCALL && unanswered && problem_.empty())
+    problem_ = wire_is_cut;
   if (error == SSL_ERROR_SSL && problem_.empty())
     problem_ = explain_failure(check_);
   return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE ? 0 : -1;
