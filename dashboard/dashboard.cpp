@@ -67,6 +67,17 @@ running_dashboard start(const cluster::cluster_file& file, const std::string& ho
   return {.from = from, .http = std::make_shared<server>(from, std::move(options))};
 }
 
+std::shared_ptr<server> start_runs(const cluster::cluster_file& file, const std::string& directory) {
+  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
+  server_options options;
+  if (!listen)
+    return nullptr;
+  options.listen = *listen;
+  if (find_options(file, "", options))
+    return nullptr;
+  return std::make_shared<server>(std::make_shared<run_library>(directory), std::move(options));
+}
+
 std::string url_of(const cluster::cluster_file& file) {
   const auto listen = cluster::parse_listen_address(file.dashboard.listen);
   if (!listen)

@@ -32,6 +32,9 @@ refusal refuse_access(const cluster::cluster_file& file, const std::string& host
 running_dashboard start(const cluster::cluster_file& file, const std::string& host, const std::string& ledger,
                         feed::find_notices notices = {});
 
+/// Serves the runs below `directory`, likewise.
+std::shared_ptr<server> start_runs(const cluster::cluster_file& file, const std::string& directory);
+
 /// "http://127.0.0.1:8080/"; a wildcard is named by this machine's loopback. Empty where `file.dashboard.listen` is.
 std::string url_of(const cluster::cluster_file& file);
 

@@ -12,12 +12,14 @@ namespace dynamix::dashboard {
 namespace {
 
 constexpr std::chrono::minutes notice_interval{1};
+constexpr std::chrono::seconds answer_interval{1};
+constexpr std::size_t answers_kept = 8;
 
 } // namespace
 
 feed::feed(const cluster::cluster_file& file, std::string ledger, feed_limits limits, find_notices notices)
     : file_(file), limits_(limits), run_(std::make_unique<ledger::run>(file_)), find_notices_(std::move(notices)),
-      lines_(std::move(ledger), limits.line_bytes) {
+      ledger_(std::move(ledger)), lines_(ledger_, limits.line_bytes) {
   thread_ = std::thread([this] { follow(); });
 }
 
@@ -49,6 +51,33 @@ std::string feed::state(bool history) const {
 std::string feed::metrics() const {
   const std::scoped_lock lock(mutex_);
   return metrics_text(*run_, size_ - std::min(size_, position_));
+}
+
+std::string feed::explain(const explanation_question& asked) {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [question, answer] : answers_)
+    if (question == asked)
+      return answer;
+  asked_ = asked;
+  return "";
+}
+
+/// With the ledger as it is now. A window's answer may still lack what came of the decision, so none is kept for long.
+void feed::answer_question() {
+  std::optional<explanation_question> asked;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (asked_ && std::chrono::steady_clock::now() - answered_ >= answer_interval)
+      asked.swap(asked_);
+  }
+  if (!asked)
+    return;
+  auto answer = explain_at(file_, ledger_, *asked, [this] { return stopped(); });
+  answered_ = std::chrono::steady_clock::now();
+  const std::scoped_lock lock(mutex_);
+  answers_.emplace_back(*asked, std::move(answer));
+  if (answers_.size() > answers_kept)
+    answers_.pop_front();
 }
 
 void feed::subscribe() {
@@ -89,6 +118,7 @@ void feed::follow() {
     look_for_notices();
     while (!stopped() && read_line()) {
     }
+    answer_question();
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, limits_.look_interval, [this] { return stopped_; });
   }

@@ -4,6 +4,7 @@
 /// change as a server-sent event. Nobody who writes the ledger ever waits for it, and whoever comes to a run late,
 /// after a restart of the arbitrator or of the page, reads the same past from the same file.
 
+#include "dashboard/window_explanation.hpp"
 #include "ledger/line_reader.hpp"
 #include "ledger/run.hpp"
 
@@ -15,8 +16,10 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace dynamix::dashboard {
@@ -40,6 +43,9 @@ public:
 
   std::string state(bool history) const;
   std::string metrics() const;
+  /// The answer of explain_at; empty where it is not found yet: ask again. Found on the feed's thread, one a second,
+  /// the newest question first.
+  std::string explain(const explanation_question& asked);
 
   /// One update as a frame of an event stream: "id: N\ndata: ...\n\n". Ids are positions in the ledger.
   using frame = std::shared_ptr<const std::string>;
@@ -64,6 +70,7 @@ private:
   void follow();
   bool stopped() const;
   void look_for_notices();
+  void answer_question();
   void begin_anew();
   bool read_line();
   void take(const ledger::row* row);
@@ -86,6 +93,8 @@ private:
   std::deque<event> events_;
   std::vector<std::string> notices_;
   std::size_t event_bytes_ = 0;
+  std::optional<explanation_question> asked_;
+  std::deque<std::pair<explanation_question, std::string>> answers_; ///< the newest last
   std::size_t subscribers_ = 0;
   bool caught_up_ = false; ///< the past is read: what comes now is news
   bool stopped_ = false;
@@ -93,6 +102,8 @@ private:
   // Of the thread alone.
   find_notices find_notices_;
   std::chrono::steady_clock::time_point noticed_;
+  std::chrono::steady_clock::time_point answered_;
+  const std::string ledger_;
   ledger::line_reader lines_;
   bool first_line_ = true;
   std::thread thread_;

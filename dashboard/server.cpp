@@ -38,6 +38,7 @@ constexpr milliseconds last_news_patience{300};
 constexpr milliseconds tick{1000};
 constexpr std::chrono::seconds sign_of_life_interval{10};
 constexpr const char* plain_text = "text/plain; charset=utf-8";
+constexpr const char* json_type = "application/json; charset=utf-8";
 
 /// Everything comes from this server, nothing is inline, nobody may frame it.
 constexpr std::pair<const char*, const char*> security_headers[] = {
@@ -77,6 +78,12 @@ std::string header_of(MHD_Connection* of, const char* name) {
   return value == nullptr ? "" : value;
 }
 
+/// Of the query; empty where it is not there.
+std::string argument_of(MHD_Connection* of, const char* name) {
+  const char* value = MHD_lookup_connection_value(of, MHD_GET_ARGUMENT_KIND, name);
+  return value == nullptr ? "" : value;
+}
+
 const asset* find_asset(std::string_view path) {
   for (const auto& one : page_assets())
     if (one.path == (path == "/" ? "/index.html" : path))
@@ -101,10 +108,12 @@ MHD_Result send_asset(MHD_Connection* to, const asset& one, unsigned int status)
 class shared_answer {
 public:
   /// Null where `bytes_max` are on their way already.
+  /// `what`: of which run, where there are many.
   template <class Make>
-  shared_text get(steady_clock::time_point now, std::size_t bytes_max, Make make) {
-    if (newest_ && now - made_ < state_age_max)
+  shared_text get(const std::string& what, steady_clock::time_point now, std::size_t bytes_max, Make make) {
+    if (newest_ && what == what_ && now - made_ < state_age_max)
       return newest_;
+    what_ = what;
     newest_.reset();
     std::size_t bytes = 0;
     std::erase_if(sent_, [&](const auto& one) {
@@ -121,6 +130,7 @@ public:
   }
 
 private:
+  std::string what_;
   shared_text newest_;
   steady_clock::time_point made_;
   std::vector<std::weak_ptr<const std::string>> sent_;
@@ -148,8 +158,8 @@ struct server::shared {
     std::list<stream>::iterator place{};
   };
 
-  shared(std::shared_ptr<feed> source, server_options chosen)
-      : from(std::move(source)), options(std::move(chosen)),
+  shared(std::shared_ptr<feed> source, std::shared_ptr<run_library> library, server_options chosen)
+      : from(std::move(source)), runs(std::move(library)), options(std::move(chosen)),
         plain_loopback(cluster::is_loopback(options.listen.address) && options.certificate_file.empty()),
         open(options.connections) {}
 
@@ -160,12 +170,16 @@ struct server::shared {
   void look_after_clients();
   MHD_Result handle(MHD_Connection* client, const std::string& path, const std::string& method, login*& request);
   MHD_Result answer(MHD_Connection* client, const std::string& path);
+  MHD_Result answer_of_runs(MHD_Connection* client, const std::string& path);
+  MHD_Result explain(MHD_Connection* client, feed& of);
+  MHD_Result answer_state(MHD_Connection* client, const std::string& run, const feed& of);
   MHD_Result answer_with(MHD_Connection* client, const shared_text& text, const char* type);
   MHD_Result log_in(MHD_Connection* client, std::string body) const;
   MHD_Result stream_events(MHD_Connection* client);
   ssize_t go_on(stream& one, char* buffer, std::size_t room);
 
-  const std::shared_ptr<feed> from;
+  const std::shared_ptr<feed> from;        ///< of one run; null where there are
+  const std::shared_ptr<run_library> runs; ///< many
   const server_options options;
   const bool plain_loopback; ///< where foreign names are refused; under TLS the certificate does that
   mutable std::mutex mutex;
@@ -231,25 +245,66 @@ MHD_Result server::shared::handle(MHD_Connection* client, const std::string& pat
 
 MHD_Result server::shared::answer(MHD_Connection* client, const std::string& path) {
   const auto now = steady_clock::now();
-  if (const auto* one = find_asset(path))
+  const bool is_list = runs && path == "/" && argument_of(client, "run").empty();
+  if (const auto* one = find_asset(is_list ? "/runs.html" : path))
     return send_asset(client, *one, MHD_HTTP_OK);
   if (path == "/")
     return say(client, MHD_HTTP_OK,
                "built without the page (-DDYNAMIX_DASHBOARD=OFF); /metrics and /api/state are here");
   if (path == "/healthz")
     return say(client, MHD_HTTP_OK, "ok");
+  if (runs)
+    return answer_of_runs(client, path);
   if (path == "/events")
     return stream_events(client);
   if (path == "/metrics")
-    return answer_with(client, metrics.get(now, options.answer_bytes, [this] { return from->metrics(); }),
+    return answer_with(client, metrics.get("", now, options.answer_bytes, [this] { return from->metrics(); }),
                        "text/plain; version=0.0.4; charset=utf-8");
-  if (path != "/api/state")
-    return say(client, MHD_HTTP_NOT_FOUND, "not here; see / , /api/state, /events, /metrics, /healthz");
-  const char* history = MHD_lookup_connection_value(client, MHD_GET_ARGUMENT_KIND, "history");
-  const bool whole = history == nullptr || std::string_view(history) != "0";
-  return answer_with(
-      client, (whole ? whole_state : present_state).get(now, options.answer_bytes, [&] { return from->state(whole); }),
-      "application/json; charset=utf-8");
+  if (path == "/api/state")
+    return answer_state(client, "", *from);
+  if (path == "/api/explain")
+    return explain(client, *from);
+  return say(client, MHD_HTTP_NOT_FOUND, "not here; see / , /api/state, /api/explain, /events, /metrics, /healthz");
+}
+
+MHD_Result server::shared::answer_of_runs(MHD_Connection* client, const std::string& path) {
+  if (path == "/api/runs")
+    return answer_with(
+        client, metrics.get("", steady_clock::now(), options.answer_bytes, [this] { return runs->list(); }), json_type);
+  const auto run = argument_of(client, "run");
+  if (path == "/api/course") {
+    const auto course = runs->course(run);
+    return course ? answer_with(client, course, json_type) : say(client, MHD_HTTP_NOT_FOUND, "no such run is read");
+  }
+  if (path == "/api/state" || path == "/api/explain") {
+    const auto of = runs->open(run);
+    if (!of)
+      return say(client, MHD_HTTP_NOT_FOUND, "no such run is read");
+    return path == "/api/state" ? answer_state(client, run, *of) : explain(client, *of);
+  }
+  return say(client, MHD_HTTP_NOT_FOUND,
+             "not here; see / , /api/runs, /api/course?run=NAME, /api/state?run=NAME, /healthz; metrics are of one run "
+             "(dashboard --run)");
+}
+
+MHD_Result server::shared::explain(MHD_Connection* client, feed& of) {
+  const auto at = argument_of(client, "at");
+  explanation_question asked{.worker = argument_of(client, "worker")};
+  const auto read = std::from_chars(at.data(), at.data() + at.size(), asked.elapsed_seconds);
+  if (read.ec != std::errc() || read.ptr != at.data() + at.size() || !(asked.elapsed_seconds >= 0))
+    return say(client, MHD_HTTP_BAD_REQUEST, "at must be seconds of training, as the charts have them");
+  const auto told = of.explain(asked);
+  if (told.empty()) // it is looked for
+    return say(client, MHD_HTTP_ACCEPTED, "ask again", {"Retry-After", "1"});
+  return answer_with(client, std::make_shared<const std::string>(told), json_type);
+}
+
+MHD_Result server::shared::answer_state(MHD_Connection* client, const std::string& run, const feed& of) {
+  const bool whole = argument_of(client, "history") != "0";
+  return answer_with(client,
+                     (whole ? whole_state : present_state)
+                         .get(run, steady_clock::now(), options.answer_bytes, [&] { return of.state(whole); }),
+                     json_type);
 }
 
 MHD_Result server::shared::answer_with(MHD_Connection* client, const shared_text& text, const char* type) {
@@ -456,9 +511,12 @@ bool server::shared::serve() {
   listening = true;
   auto known = std::numeric_limits<std::uint64_t>::max();
   for (bool stopped = false; !stopped;) {
-    known = from->read_behind(known, tick).position; // until something is new
+    if (from)
+      known = from->read_behind(known, tick).position; // until something is new
     const bool renewed = keys_changed(shown);
-    const std::scoped_lock lock(mutex);
+    std::unique_lock lock(mutex);
+    if (runs)
+      changed.wait_for(lock, tick, [this] { return stopping; });
     look_after_clients();
     stopped = stopping || renewed;
   }
@@ -484,7 +542,12 @@ void server::shared::run() {
 }
 
 server::server(std::shared_ptr<feed> from, server_options options)
-    : shared_(std::make_unique<shared>(std::move(from), std::move(options))) {
+    : shared_(std::make_unique<shared>(std::move(from), nullptr, std::move(options))) {
+  shared_->thread = std::thread([kept = shared_.get()] { kept->run(); });
+}
+
+server::server(std::shared_ptr<run_library> runs, server_options options)
+    : shared_(std::make_unique<shared>(nullptr, std::move(runs), std::move(options))) {
   shared_->thread = std::thread([kept = shared_.get()] { kept->run(); });
 }
 
@@ -501,7 +564,10 @@ void server::stop() {
   shared_->stopping = true;
   shared_->changed.notify_all();
   lock.unlock();
-  shared_->from->stop();
+  if (shared_->from)
+    shared_->from->stop();
+  else
+    shared_->runs->stop();
   shared_->thread.join();
 }
 

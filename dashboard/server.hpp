@@ -5,12 +5,17 @@
 ///   GET /            the page            GET /api/state   the whole state (?history=0: without the past)
 ///   GET /metrics     for Prometheus      GET /events      every change, as server-sent events
 ///   GET /healthz     "ok"                POST /login      a browser shows the token
+///   GET /api/explain?at=SECONDS          why the batch sizes at that time are what they are
+///
+/// Of many runs: GET / is their list, /api/runs what it shows, /api/course?run=NAME what is drawn of one, /?run=NAME
+/// the page of one, and /api/state?run=NAME its state.
 ///
 /// libmicrohttpd parses, within a fixed memory a connection; TLS is GnuTLS's, beneath it.
 
 #include "cluster/listen_address.hpp"
 #include "dashboard/connections.hpp"
 #include "dashboard/feed.hpp"
+#include "dashboard/run_library.hpp"
 
 #include <chrono>
 #include <memory>
@@ -34,6 +39,7 @@ struct server_options {
 class server {
 public:
   server(std::shared_ptr<feed> from, server_options options);
+  server(std::shared_ptr<run_library> runs, server_options options);
   server(const server&) = delete;
   server& operator=(const server&) = delete;
   /// Ends all streams, once they have seen what came last.

@@ -1,5 +1,6 @@
 #include "dashboard/state_json.hpp"
 
+#include "ledger/summary.hpp"
 #include "ledger/warnings.hpp"
 #include "storage/json_text.hpp"
 
@@ -89,6 +90,34 @@ void add_workers(json_text& json, const ledger::run& run, columns wanted) {
   for (std::size_t i = 0; i < part_names.size(); ++i)
     json.column(part_names[i], workers, [i](worker one) { return one.parts[i]; });
   json.close_object().close_object();
+}
+
+/// Each worker over the whole run, as summary.json has it; empty until the run has ended.
+void add_means(json_text& json, const ledger::run& run) {
+  json.key("per_worker").open_array();
+  std::vector<worker_summary> all;
+  double samples = 0;
+  for (const auto& live : run.workers()) {
+    if (!run.ended())
+      break;
+    const auto* known = run.file().find(live.name); // a host that came to an open cluster is not in the file
+    all.push_back(summarise_worker(run, known != nullptr ? *known : cluster::host{.name = live.name}));
+    samples += static_cast<double>(all.back().samples);
+  }
+  for (const auto& worker : all) {
+    json.open_object().member("host", worker.host).member("compute_slowdown", worker.compute_slowdown);
+    json.member("first_batch", worker.first_batch).member("last_batch", worker.last_batch);
+    json.member("mean_batch", worker.mean_batch).member("samples", worker.samples);
+    json.member("share", samples > 0 ? static_cast<double>(worker.samples) / samples : 0.0);
+    json.member("step_seconds", worker.step_seconds).member("compute_seconds", worker.compute_seconds);
+    json.member("exchange_seconds", worker.exchange_seconds).member("data_seconds", worker.data_seconds);
+    json.member("moved_samples", worker.moved_samples).key("time").open_object();
+    json.member("compute_seconds", worker.time.compute_seconds)
+        .member("cpu_wait_seconds", worker.time.cpu_wait_seconds);
+    json.member("network_seconds", worker.time.network_seconds).member("barrier_seconds", worker.time.barrier_seconds);
+    json.member("other_seconds", worker.time.other_seconds).close_object().close_object();
+  }
+  json.close_array();
 }
 
 void add_warnings(json_text& json, const ledger::run& run, const std::vector<std::string>& notices) {
@@ -195,6 +224,8 @@ std::string state_json(const ledger::run& run, const state_options& options) {
   add_workers(json, run, columns::all);
   add_warnings(json, run, options.notices);
   add_story(json, run);
+  if (options.means)
+    add_means(json, run);
   if (options.history) {
     add_history(json, run, options.worker_cells);
     json.key("evaluations").open_array();
@@ -232,6 +263,7 @@ std::string update_json(const ledger::run& run, const ledger::row& row, const st
     add_workers(json, run, columns::all);
     add_warnings(json, run, notices);
     add_story(json, run);
+    add_means(json, run);
   }
   return json.close_object().take();
 }

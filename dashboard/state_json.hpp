@@ -12,6 +12,7 @@ namespace dynamix::dashboard {
 
 struct state_options {
   bool history = true; ///< with the past, not only with what is
+  bool means = true;   ///< with the workers' means, where the run has ended
   /// The most of it that is told of all workers together, a signal: neighbours in time are joined until it fits.
   std::size_t worker_cells = std::numeric_limits<std::size_t>::max();
   std::uint64_t position = 0;       ///< in the ledger: the id of the last event that is part of this state

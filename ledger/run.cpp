@@ -2,6 +2,7 @@
 
 #include "cluster/places.hpp"
 #include "ledger/text.hpp"
+#include "messages/leave.hpp"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -224,6 +225,12 @@ void run::take(const ledger::farewell& farewell) {
   if (!going_on)
     ending_ = fit(farewell.farewell.reason.empty() ? "ended" : farewell.farewell.reason);
   note_event("farewell", farewell.farewell.host, farewell.farewell.reason);
+}
+
+bool run::ended_well() const {
+  const auto well = [](const auto& each) { return each.second.succeeded; };
+  const auto left = [](const auto& each) { return messages::tells_leave(each.second); };
+  return ended() && (std::ranges::any_of(farewells_, well) || std::ranges::all_of(farewells_, left));
 }
 
 void run::take(const ledger::shard& shard) {

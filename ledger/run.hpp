@@ -146,6 +146,8 @@ public:
   double at_seconds() const { return at_seconds_; } ///< of the newest row
   bool ended() const { return !ending_.empty(); }
   const std::string& ending() const { return ending_; } ///< the reason that the workers gave
+  /// It has ended, and some worker said that it went well, or all have left in order.
+  bool ended_well() const;
 
 private:
   void take(const ledger::start& start);

@@ -17,21 +17,6 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-worker_summary summarise_worker(const run_records& records, const cluster::host& host) {
-  worker_summary worker{.host = host.name};
-  for (const auto& change : host.emulate) {
-    if (change.at_seconds == 0)
-      worker.compute_slowdown = change.compute_slowdown;
-    else
-      worker.slowdown_changes = true;
-  }
-  if (const auto* live = records.run.find_worker(host.name)) {
-    worker.rank = static_cast<std::uint32_t>(live - records.run.workers().data()); // places nobody has had count
-    live->course.describe(worker);
-  }
-  return worker;
-}
-
 json time_object(const policy::time_split& time) {
   return {{"compute_seconds", time.compute_seconds}, {"cpu_wait_seconds", time.cpu_wait_seconds},
           {"network_seconds", time.network_seconds}, {"barrier_seconds", time.barrier_seconds},
@@ -153,6 +138,21 @@ void add_farewells(const run_records& records, run_summary& summary) {
 
 } // namespace
 
+worker_summary summarise_worker(const ledger::run& run, const cluster::host& host) {
+  worker_summary worker{.host = host.name};
+  for (const auto& change : host.emulate) {
+    if (change.at_seconds == 0)
+      worker.compute_slowdown = change.compute_slowdown;
+    else
+      worker.slowdown_changes = true;
+  }
+  if (const auto* live = run.find_worker(host.name)) {
+    worker.rank = static_cast<std::uint32_t>(live - run.workers().data()); // places nobody has had count
+    live->course.describe(worker);
+  }
+  return worker;
+}
+
 run_summary summarise(const run_records& records, run_observations observed) {
   const auto& file = records.file;
   run_summary summary{.cluster = file.name,
@@ -175,7 +175,7 @@ run_summary summarise(const run_records& records, run_observations observed) {
     summary.final_accuracy = records.evaluations.back().test_accuracy;
   std::uint64_t samples = 0;
   for (const auto* host : file.workers()) {
-    summary.workers.push_back(summarise_worker(records, *host));
+    summary.workers.push_back(summarise_worker(records.run, *host));
     const auto& worker = summary.workers.back();
     samples += worker.samples;
     add_steps(summary.attribution, worker.time, worker.steps);

@@ -3,6 +3,7 @@
 /// What came of a run: summary.json, epochs.csv, and the tables that a person reads. Pure.
 
 #include "ledger/records.hpp"
+#include "ledger/run.hpp"
 #include "ledger/worker_course.hpp"
 
 #include <cstdint>
@@ -74,6 +75,9 @@ struct run_observations {
   std::map<std::string, std::uint64_t> restarts; ///< of hosts' processes
   std::set<std::string> given_up;                ///< hosts that the run went on without
 };
+
+/// One worker over what `run` has seen; `share` is left to whoever knows the others.
+worker_summary summarise_worker(const ledger::run& run, const cluster::host& host);
 
 run_summary summarise(const run_records& records, run_observations observed = {});
 

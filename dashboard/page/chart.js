@@ -28,7 +28,8 @@ export class Chart {
   /**
    * series: [{name, hue, dash, width, points, fill, gaps, axis, text, bound}], in the order of the data behind its x
    * column. A `bound` is one edge of the band around the nearest line before it, which has two of them.
-   * options: {title, text (formats a value), range, log, right (formats the right axis), group (whose cursor is one)}.
+   * options: {title, text (formats a value), range, log, right (formats the right axis), group (whose cursor is one),
+   * pick (called with the row of the data that is clicked or, by arrow keys and Enter, chosen)}.
    */
   constructor(panel, series, options) {
     this.series = series;
@@ -45,11 +46,36 @@ export class Chart {
     panel.replaceChildren(element("div", "head", this.title, this.legend, save), this.readout, this.place);
     this.#addLegend();
     this.plot = this.#make(this.place, this.#size(), [[], ...series.map(() => [])]);
+    if (options.pick) this.#listen();
     new ResizeObserver(() => this.plot.setSize(this.#size())).observe(this.place);
   }
 
   #size() {
     return { width: Math.max(120, this.place.clientWidth), height: Math.max(100, this.place.clientHeight) };
+  }
+
+  #listen() {
+    this.place.tabIndex = 0;
+    this.place.setAttribute("role", "group");
+    this.place.classList.add("pick");
+    let pressed = 0;
+    const { over } = this.plot;
+    over.addEventListener("mousedown", (event) => { pressed = event.clientX; });
+    over.addEventListener("click", (event) => {
+      const { idx } = this.plot.cursor;
+      if (idx != null && Math.abs(event.clientX - pressed) < 4) this.options.pick(idx); // else a stretch was chosen
+    });
+    this.place.addEventListener("keydown", (event) => {
+      const [x] = this.plot.data;
+      const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -16, PageDown: 16, Home: -x.length, End: x.length }[event.key];
+      if (x.length === 0 || (!step && event.key !== "Enter")) return;
+      event.preventDefault();
+      const from = this.plot.cursor.idx ?? x.length - 1;
+      const to = Math.min(Math.max(from + (step ?? 0), 0), x.length - 1);
+      this.plot.setCursor({ left: this.plot.valToPos(x[to], "x"), top: 10 });
+      if (event.key === "Enter") this.options.pick(to);
+    });
+    this.place.addEventListener("blur", () => this.plot.setCursor({ left: -10, top: -10 }));
   }
 
   /** Line `index` and the edges of its band. */
@@ -152,7 +178,8 @@ export class Chart {
     this.raw = raw ?? data;
     this.plot.setData(data, moved || !this.#zoomed());
     this.last = data[0].length > 0 ? [data[0][0], data[0][data[0].length - 1]] : null;
-    const label = `${this.options.title}${summary ? ": " + summary : ""}`;
+    const label = `${this.options.title}${summary ? ": " + summary : ""}`
+      + (this.options.pick ? "; arrow keys choose a window, and Enter explains it" : "");
     if (this.place.getAttribute("aria-label") !== label) this.place.setAttribute("aria-label", label);
     this.#read();
   }

@@ -22,7 +22,9 @@ const signals = {
 const title = "Every worker over time";
 
 export class HeatMap {
-  constructor(panel) {
+  /** `pick` is called with the name of the worker and the seconds of the cell that is clicked or, by Enter, chosen. */
+  constructor(panel, pick) {
+    this.pick = pick;
     this.signal = "batch";
     this.cell = null;
     this.readout = element("p", "readout");
@@ -52,6 +54,7 @@ export class HeatMap {
     });
     this.canvas.addEventListener("pointerleave", () => { this.cell = null; this.draw(); });
     this.canvas.addEventListener("keydown", (event) => this.#move(event));
+    this.canvas.addEventListener("click", () => this.#pick());
     new ResizeObserver(() => this.draw()).observe(this.canvas);
   }
 
@@ -71,7 +74,16 @@ export class HeatMap {
     this.draw();
   }
 
+  #pick() {
+    if (this.cell) this.pick(this.names[this.cell.row], this.#timeOf(this.cell.column));
+  }
+
+  #timeOf(column) {
+    return this.times[Math.round(column * (this.times.length - 1) / Math.max(1, this.history[this.signal][0].length - 1))];
+  }
+
   #move(event) {
+    if (event.key === "Enter") return this.#pick();
     const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], PageUp: [-16, 0], PageDown: [16, 0] }[event.key];
     const rows = this.history?.[this.signal];
     if (!step || !rows?.[0]?.length) return;
@@ -109,11 +121,10 @@ export class HeatMap {
     setText(this.to, clock(this.times[this.times.length - 1]));
     const { name, text } = signals[this.signal];
     this.canvas.setAttribute("aria-label",
-      `${name} of ${rows.length} workers, from ${text(range.low)} to ${text(range.high)}; arrow keys read a cell`);
+      `${name} of ${rows.length} workers, from ${text(range.low)} to ${text(range.high)}; arrow keys read a cell, and Enter explains it`);
     if (!this.cell) return setText(this.readout, "");
     const value = rows[this.cell.row]?.[this.cell.column];
-    const at = this.times[Math.round(this.cell.column * (this.times.length - 1) / Math.max(1, rows[0].length - 1))];
-    setText(this.readout, `${this.names[this.cell.row]} · ${clock(at)} · ${value == null ? "absent" : name + " " + text(value)}`);
+    setText(this.readout, `${this.names[this.cell.row]} · ${clock(this.#timeOf(this.cell.column))} · ${value == null ? "absent" : name + " " + text(value)}`);
   }
 
   #paint(context, rows, { low, high }, { width, height, pixel }) {

@@ -1,13 +1,18 @@
 // The page of a live run: it asks for the state once, follows the events, and draws at most four times per second.
 
+import { explainAt } from "/explain.js";
 import { Panels } from "/panels.js";
 import { Store } from "/store.js";
-import { clock, fixed, grouped, percent, setText, short, span, withError } from "/text.js";
+import { clock, element, fixed, grouped, percent, setText, short, span, withError } from "/text.js";
 import { addControls, at, drawArbitrators, drawEvents, drawHeader, drawHeadline, drawTiles, drawWarnings } from "/view.js";
-import { WorkerTable, newestColumns } from "/worker_table.js";
+import { WorkerTable, means, newestColumns, wholeColumns } from "/worker_table.js";
 
 const drawInterval = 250;
 const loadingBytes = 1 << 20;
+const pollInterval = 2000;
+// One of the runs of a list has no stream of events: it is asked for again and again.
+const listed = new URLSearchParams(location.search).get("run");
+const stateUrl = "/api/state" + (listed === null ? "" : "?run=" + encodeURIComponent(listed));
 const store = new Store();
 let table = null;
 let panels = null;
@@ -24,7 +29,7 @@ function draw() {
   drawTiles(tilesOf(state));
   drawWarnings(warningsOf(state));
   at("workers").hidden = false;
-  table.set(state.workers);
+  drawWorkers(state);
   setText(at("waiting"), state.now.waiting ? sentence(state.now.waiting) : "");
   drawArbitrators(state);
   drawEvents(state);
@@ -32,9 +37,18 @@ function draw() {
   at("empty").hidden = begun;
   at("charts").hidden = !begun;
   if (!begun) return;
-  panels ??= new Panels();
+  panels ??= new Panels((seconds, worker) => explainAt(seconds, worker, listed));
   panels.set(state, axis);
   if (performance.getEntriesByName("drawn").length === 0) performance.mark("drawn");
+}
+
+/** The newest window's while the run goes on, then means over the run. */
+function drawWorkers(state) {
+  const ended = state.now.phase === "ended" && state.per_worker.length > 0;
+  if (!table || table.ended !== ended)
+    table = Object.assign(new WorkerTable(at("workers"), ended ? wholeColumns : newestColumns), { ended });
+  setText(at("workers-title"), ended ? "Workers, means over the run" : "Workers");
+  table.set(ended ? means(state, state.per_worker) : state.workers);
 }
 
 function sentence(text) {
@@ -42,7 +56,7 @@ function sentence(text) {
 }
 
 /** Of what is known in a column of the past. */
-function mean(column) {
+function meanOf(column) {
   const known = column.filter((value) => value !== null);
   return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
 }
@@ -76,8 +90,8 @@ function tilesOf({ run, now, workers, evaluations, history }) {
     !(run.planned_samples > 0) ? ["samples", short(now.samples), "trained on"] : ["progress", percent(share, 0), now.phase === "training" && left > 0 ? `at most ${clock(left)} left`
       : `${fixed(share * epochs, 1)} of ${short(epochs)} epochs`, share],
     ["throughput", short(speed), ended ? "samples/s, mean" : "samples per second"],
-    ["step", span(ended ? mean(history.step_seconds) : now.step_seconds), ended ? `mean of ${grouped(now.windows)} windows` : `window ${grouped(now.window)}`],
-    ["global batch", now.global_batch === null ? "–" : grouped(ended ? mean(history.global_batch) : now.global_batch),
+    ["step", span(ended ? meanOf(history.step_seconds) : now.step_seconds), ended ? "mean of the run" : `window ${grouped(now.window)}`],
+    ["global batch", now.global_batch === null ? "–" : grouped(ended ? meanOf(history.global_batch) : now.global_batch),
       ended ? "mean of the run" : "noise scale " + withError(now.noise_scale, now.noise_error)],
     ["workers", grouped(workers.state.length - missing), missing === 0 ? `all, generation ${now.generation}`
       : `of ${grouped(workers.state.length)}` + (count("lost") ? `, ${count("lost")} lost` : "")],
@@ -92,15 +106,30 @@ function warningsOf({ warnings, skipped_bytes: skipped }) {
 async function load() {
   store.hold();
   try {
-    const answer = await fetch("/api/state", { cache: "no-store" });
+    const answer = await fetch(stateUrl, { cache: "no-store" });
     if (answer.status === 401) return location.reload(); // the token is another one now
     if (!answer.ok) throw new Error(`the server says ${answer.status}`);
     store.release(await answer.json());
+    connected = connected || listed !== null;
     schedule();
+    if (listed !== null) return poll();
     if (store.state.remaining_bytes > loadingBytes) setTimeout(load, 1000);
   } catch {
+    if (listed !== null) lose();
     setTimeout(load, 2000);
   }
+}
+
+function poll() {
+  const { now, remaining_bytes: unread } = store.state;
+  const reading = unread > 0 || store.state.position === 0;
+  if (now.phase !== "ended" || reading) setTimeout(load, reading ? drawInterval : pollInterval);
+}
+
+function lose() {
+  connected = false;
+  if (!store.ready) setText(at("phase"), "no answer, trying again");
+  schedule();
 }
 
 function follow() {
@@ -115,21 +144,22 @@ function follow() {
   });
   stream.addEventListener("reset", load);
   stream.addEventListener("error", () => {
-    connected = false;
     if (store.ready && store.state.now.phase === "ended") stream.close();
     else if (stream.readyState === EventSource.CLOSED) setTimeout(follow, 3000); // refused, and not only broken
-    if (!store.ready) setText(at("phase"), "no answer, trying again");
-    schedule();
+    lose();
   });
 }
 
 export function showLive() {
-  table = new WorkerTable(at("workers"), newestColumns);
   addControls(() => panels?.repaint(), (chosen) => {
     axis = chosen;
     draw();
   });
   setText(at("source"), location.host);
   load();
-  follow();
+  if (listed === null) return follow();
+  const back = Object.assign(element("a", "", "all runs"), { href: "/" });
+  document.querySelector("header .controls").prepend(back);
+  at("metrics-link").remove(); // these are of the page of one run alone
+  at("state-link").href = stateUrl;
 }

@@ -2,10 +2,12 @@
 
 import { showLive } from "/live.js";
 import { showReport } from "/report.js";
+import { showRuns } from "/runs.js";
 import { showSheet } from "/sheet.js";
 
 const inlined = document.getElementById("inlined");
 const told = inlined ? JSON.parse(inlined.textContent) : null;
-if (!told) showLive();
+if (document.getElementById("runs")) showRuns();
+else if (!told) showLive();
 else if (told.sections) showSheet(told);
 else showReport(told);

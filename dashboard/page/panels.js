@@ -25,7 +25,9 @@ function last(column) {
 }
 
 export class Panels {
-  constructor() {
+  /** `explain` is called with the seconds of training at a point of the batch chart, and with a worker or nothing. */
+  constructor(explain) {
+    this.explain = explain;
     const at = (id) => document.getElementById(id);
     this.accuracy = new Chart(at("accuracy"), [
       { name: "training batches", hue: "sky", text: (share) => percent(share) },
@@ -132,15 +134,18 @@ export class Panels {
     const { batch } = state.worker_history;
     const times = this.#timesOf(state, axis, batch[0]?.length ?? 0);
     if (name.length > linesMost) {
-      this.heat ??= new HeatMap(document.getElementById("batch"));
+      this.heat ??= new HeatMap(document.getElementById("batch"), (worker, seconds) => this.explain(seconds, worker));
       this.heat.set(name, state.worker_history, this.#timesOf(state, "elapsed_seconds", batch[0].length), state.marks);
       return;
     }
     if (this.batch?.names.join() !== name.join()) // of an open cluster they change
       this.batch = Object.assign(new Chart(document.getElementById("batch"),
         name.map((one, i) => ({ name: one, gaps: true, ...lineStyle(i) })),
-        { title: "Batch size of each worker", text: grouped, log: true }), { names: name.slice() });
+        { title: "Batch size of each worker", text: grouped, log: true, pick: (row) => this.explain(this.batch.seconds[row], "") }),
+      { names: name.slice() });
     const rows = rowsAlong(times);
+    const seconds = this.#timesOf(state, "elapsed_seconds", batch[0]?.length ?? 0);
+    this.batch.seconds = rows.map((i) => seconds[i]);
     const positive = (value) => (value > 0 ? value : null); // the scale is logarithmic
     this.batch.set([rows.map((i) => times[i]), ...batch.map((column) => rows.map((i) => positive(column[i])))],
       { ...common, summary: name.map((one, i) => `${one} ${state.workers.batch[i]}`).join(", ") });

@@ -1,10 +1,11 @@
 // The report of a run: the live page with the run's state inlined, without a server, and with what came of the run.
 
+import { showCommand } from "/explain.js";
 import { Panels } from "/panels.js";
 import { tableOf } from "/sheet.js";
 import { clock, element, grouped, percent, short } from "/text.js";
 import { addControls, at, drawArbitrators, drawEvents, drawHeader, drawHeadline, drawTiles, drawWarnings } from "/view.js";
-import { WorkerTable, wholeColumns } from "/worker_table.js";
+import { WorkerTable, means, wholeColumns } from "/worker_table.js";
 
 function tilesOf({ now }, summary) {
   const { decisions, overhead } = summary;
@@ -23,20 +24,10 @@ function tilesOf({ now }, summary) {
   ];
 }
 
-/** The workers as the table wants them: columns, here of means over the whole run. */
-function workersOf({ workers }, { per_worker: all }) {
-  const column = (name) => all.map((one) => one[name]);
-  const known = all.some(({ time }) => time.compute_seconds > 0);
-  const part = (name) => all.map(({ time }) => (known ? time[name + "_seconds"] : 0));
-  const state = new Map(workers.name.map((name, i) => [name, workers.state[i]]));
-  const columns = ["samples", "share", "step_seconds", "mean_batch", "first_batch", "last_batch", "compute_slowdown", "moved_samples"];
-  return {
-    ...Object.fromEntries(columns.map((name) => [name, column(name)])),
-    name: column("host"), state: all.map(({ host }) => state.get(host) ?? "waiting"), stale: all.map(() => false),
-    parts: { compute: known ? part("compute") : column("compute_seconds"), cpu_wait: part("cpu_wait"), network: part("network"),
-      barrier: part("barrier"), exchange: known ? all.map(() => 0) : column("exchange_seconds"), data: column("data_seconds"),
-      other: part("other") },
-  };
+/** The last window of the row of the history at that time. In a run that was resumed, one that is near it. */
+function windowAt({ now, history }, seconds) {
+  const row = history.elapsed_seconds.findIndex((at) => at >= seconds);
+  return Math.max(1, Math.min(now.window, (row + 1) * history.stride));
 }
 
 function panelOf(heading, ...content) {
@@ -56,9 +47,9 @@ export function showReport({ state, summary, tables, cluster_file: file }) {
   const begun = state.now.windows > 0;
   at("empty").hidden = begun;
   at("charts").hidden = !begun;
-  const panels = begun ? new Panels() : null;
+  const panels = begun ? new Panels((seconds, worker) => showCommand(windowAt(state, seconds), worker)) : null;
   panels?.set(state, axis);
-  new WorkerTable(at("workers"), wholeColumns).set(workersOf(state, summary));
+  new WorkerTable(at("workers"), wholeColumns).set(means(state, summary.per_worker));
   at("workers-title").textContent = "Workers, means over the run";
   drawArbitrators(state);
   drawEvents(state);

@@ -45,6 +45,22 @@ export const wholeColumns = [
   { name: "moved", title: "samples that balance moved to it (+) or away from it (−) between decisions", of: (w, i) => w.moved_samples[i], text: signed },
 ];
 
+/** The workers as the table wants them: columns, here of means over the whole run. */
+export function means({ workers }, all) {
+  const column = (name) => all.map((one) => one[name]);
+  const known = all.some(({ time }) => time.compute_seconds > 0);
+  const part = (name) => all.map(({ time }) => (known ? time[name + "_seconds"] : 0));
+  const state = new Map(workers.name.map((name, i) => [name, workers.state[i]]));
+  const columns = ["samples", "share", "step_seconds", "mean_batch", "first_batch", "last_batch", "compute_slowdown", "moved_samples"];
+  return {
+    ...Object.fromEntries(columns.map((name) => [name, column(name)])),
+    name: column("host"), state: all.map(({ host }) => state.get(host) ?? "waiting"), stale: all.map(() => false),
+    parts: { compute: known ? part("compute") : column("compute_seconds"), cpu_wait: part("cpu_wait"), network: part("network"),
+      barrier: part("barrier"), exchange: known ? all.map(() => 0) : column("exchange_seconds"), data: column("data_seconds"),
+      other: part("other") },
+  };
+}
+
 export class WorkerTable {
   constructor(section, columns) {
     this.columns = columns;
@@ -56,7 +72,7 @@ export class WorkerTable {
     this.rows = new Map();
     this.body = element("tbody");
     this.table.replaceChildren(this.#head(), this.body);
-    this.find.addEventListener("input", () => this.draw());
+    this.find.oninput = () => this.draw(); // of the table that is there now
   }
 
   #head() {

@@ -18,6 +18,7 @@ constexpr std::chrono::milliseconds look_interval{50};
 
 struct dashboard_arguments {
   std::string run;
+  std::string runs; ///< the directory above many
   std::string listen;
   std::string token_file;
   std::string certificate_file;
@@ -33,38 +34,61 @@ bool comes_to_listen(const dashboard::server& http) {
   return false;
 }
 
-int serve(const dashboard_arguments& arguments, command_context& context) {
-  const stop_signals signals; // before any other thread
-  const run_directory run(arguments.run);
-  auto parsed = cluster::read_cluster_file(run.cluster_file());
-  if (!parsed.errors.empty())
-    return refuse(context.err, run.path() + " is not a run directory: " + cluster::to_string(parsed.errors.front()));
-  auto& file = parsed.file;
+/// Not the run's own address and keys: these may be gone, and this machine may be another.
+void set_access(const dashboard_arguments& arguments, cluster::cluster_file& file) {
+  const auto absolute = [](const std::string& path) {
+    return path.empty() ? path : std::filesystem::absolute(path).string();
+  };
   file.dashboard.listen = arguments.listen;
-  if (!cluster::parse_listen_address(arguments.listen))
-    return refuse(context.err, "--listen is " + arguments.listen +
-                                   "; it must be an address and a port such as 127.0.0.1:8080 or [::1]:8080");
   if (!arguments.token_file.empty())
-    file.dashboard.token_file = std::filesystem::absolute(arguments.token_file).string();
-  // Not the run's own: its keys may be gone, and this machine may be another.
+    file.dashboard.token_file = absolute(arguments.token_file);
   file.dashboard.tls = arguments.certificate_file.empty() ? cluster::page_tls::off : cluster::page_tls::file;
-  if (!arguments.certificate_file.empty())
-    file.dashboard.certificate_file = std::filesystem::absolute(arguments.certificate_file).string();
-  if (!arguments.key_file.empty())
-    file.dashboard.key_file = std::filesystem::absolute(arguments.key_file).string();
-  if (const auto refused = dashboard::refuse_access(file))
-    return refuse(context.err, refused.reason);
-  spdlog::set_level(spdlog::level::err); // what goes wrong is said below
-  const auto page = dashboard::start(file, "", run.ledger());
-  if (!comes_to_listen(*page.http)) {
-    context.err << "dynamix-node: error: cannot listen at " << arguments.listen
+  file.dashboard.certificate_file = absolute(arguments.certificate_file);
+  file.dashboard.key_file = absolute(arguments.key_file);
+}
+
+/// Until Ctrl-C. `what`: the directory that is shown.
+int keep_serving(const cluster::cluster_file& file, const std::shared_ptr<dashboard::server>& http,
+                 const std::string& what, const stop_signals& signals, command_context& context) {
+  if (!comes_to_listen(*http)) {
+    context.err << "dynamix-node: error: cannot listen at " << file.dashboard.listen
                 << ": another process does, or it is not an address of this machine; choose another --listen\n";
     return exit_failed;
   }
-  context.out << dashboard::url_of(file) << "  " << run.path() << "  (Ctrl-C ends)" << std::endl;
+  context.out << dashboard::url_of(file) << "  " << what << "  (Ctrl-C ends)" << std::endl;
   while (!signals.token().stop_requested())
     std::this_thread::sleep_for(look_interval);
   return exit_done;
+}
+
+int serve(const dashboard_arguments& arguments, command_context& context) {
+  const stop_signals signals; // before any other thread
+  const run_directory run(arguments.run);
+  cluster::cluster_file file;
+  if (arguments.run.empty() && arguments.runs.empty())
+    return refuse(context.err,
+                  "--run RUN shows a run, and --runs DIR lists those in a directory; one of them is needed");
+  if (arguments.runs.empty()) {
+    auto parsed = cluster::read_cluster_file(run.cluster_file());
+    if (!parsed.errors.empty())
+      return refuse(context.err, run.path() + " is not a run directory: " + cluster::to_string(parsed.errors.front()));
+    file = std::move(parsed.file);
+  } else if (std::error_code problem; !std::filesystem::is_directory(arguments.runs, problem)) {
+    return refuse(context.err, "--runs " + arguments.runs + " is not a directory");
+  } else if (std::filesystem::exists(run_directory(arguments.runs).cluster_file(), problem)) {
+    return refuse(context.err, arguments.runs + " is a run itself: name it with --run, or the directory above it");
+  }
+  if (!cluster::parse_listen_address(arguments.listen))
+    return refuse(context.err, "--listen is " + arguments.listen +
+                                   "; it must be an address and a port such as 127.0.0.1:8080 or [::1]:8080");
+  set_access(arguments, file);
+  if (const auto refused = dashboard::refuse_access(file))
+    return refuse(context.err, refused.reason);
+  spdlog::set_level(spdlog::level::err); // what goes wrong is said below
+  if (!arguments.runs.empty())
+    return keep_serving(file, dashboard::start_runs(file, arguments.runs), arguments.runs, signals, context);
+  const auto page = dashboard::start(file, "", run.ledger());
+  return keep_serving(file, page.http, run.path(), signals, context);
 }
 
 } // namespace
@@ -72,8 +96,13 @@ int serve(const dashboard_arguments& arguments, command_context& context) {
 void add_dashboard(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<dashboard_arguments>();
   arguments->listen = cluster::dashboard{}.listen;
-  auto* command = app.add_subcommand("dashboard", "Serve the live page and the metrics of a running or finished run");
-  command->add_option("--run", arguments->run, "Run directory")->required();
+  auto* command = app.add_subcommand(
+      "dashboard", "Serve the live page and the metrics of a running or finished run, or a list of runs");
+  auto* run = command->add_option("--run", arguments->run, "Run directory");
+  command
+      ->add_option("--runs", arguments->runs,
+                   "Directory with run directories instead: lists them, and compares chosen ones on one time axis")
+      ->excludes(run);
   command->add_option("--listen", arguments->listen, "Address and port")->capture_default_str();
   command->add_option("--token-file", arguments->token_file,
                       "File with the bearer token that clients must present; needed beyond loopback");

@@ -170,7 +170,7 @@ std::string report_page(const run_records& records, const run_summary& summary, 
   tables.close_array();
   storage::json_text file;
   file.value(cluster::to_toml(records.file));
-  const auto state = dashboard::state_json(records.run, {.worker_cells = page_cells});
+  const auto state = dashboard::state_json(records.run, {.means = false, .worker_cells = page_cells});
   return dashboard::inlined_page("{\"state\":" + state + ",\"summary\":" + to_json(summary) +
                                  ",\"tables\":" + tables.take() + ",\"cluster_file\":" + file.take() + "}");
 }

@@ -75,6 +75,33 @@ test("explains its words by keyboard, and keeps the charts where they are", asyn
     await page.selectOption("#event-kind", "telemetry");
     const kinds = await page.locator("#events li span:nth-child(2)").allTextContents();
     assert.deepEqual([...new Set(kinds)], ["telemetry"]);
+    assert.equal(await page.textContent("#workers-title"), "Workers, means over the run", "the run has ended");
+    const { per_worker: workers } = JSON.parse(fs.readFileSync(path.join(directory, "four", "summary.json"), "utf8"));
+    assert.deepEqual(await page.locator("#workers tbody td:nth-child(2)").allTextContents(), workers.map((one) => one.mean_batch.toFixed(1)));
+    assert.deepEqual(browser.problems, []);
+  } finally {
+    await browser.close();
+  }
+});
+
+test("a point of the batch chart opens its explain, by mouse and by keyboard", async () => {
+  const browser = await openBrowser();
+  try {
+    const { page } = browser;
+    await load(page, urls[4]);
+    const said = () => page.textContent("dialog .told");
+    await page.click("#batch .u-over");
+    await until("the explanation", async () => /gets \d+ of \d+ samples/.test(await said()));
+    assert.match(await page.textContent("dialog h2"), /^Window \d+, which ended at \d+:\d\d$/);
+    assert.match(await said(), /ada[^]*dot/);
+    await page.keyboard.press("Escape");
+    assert.equal(await page.isVisible("dialog"), false);
+    await page.focus("#batch .plot");
+    await page.keyboard.press("End");
+    await page.keyboard.press("Enter");
+    const windows = await page.evaluate(() => fetch("/api/state?history=0").then((answer) => answer.json()).then(({ now }) => now.windows));
+    await until("the newest window", async () => Number(/^Window (\d+)/.exec(await page.textContent("dialog h2"))?.[1]) > 0.9 * windows);
+    assert.deepEqual(await barriers(page), []);
     assert.deepEqual(browser.problems, []);
   } finally {
     await browser.close();

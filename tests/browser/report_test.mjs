@@ -107,6 +107,31 @@ test("a report switches its axis and its colours, and its table sorts, by keyboa
   }
 });
 
+test("a point of a report's batch chart says which command explains it, and that command works", async () => {
+  const { page, problems, close } = await open(4);
+  try {
+    await page.focus("#batch .plot");
+    await page.keyboard.press("End");
+    await page.keyboard.press("Enter");
+    const said = await page.textContent("dialog .told");
+    const [, window] = /^ *dynamix-node explain --run RUN --window (\d+)$/m.exec(said);
+    const explained = start(["explain", "--run", path.dirname(reports[4]), "--window", window]);
+    assert.equal(await explained.ended, 0, explained.said());
+    assert.deepEqual(problems, []);
+  } finally {
+    await close();
+  }
+});
+
+test("a comparison says in words who was first", async () => {
+  const { page, close } = await open("compared");
+  try {
+    assert.match(await page.textContent(".part p"), /^[\w-]+ reached [\d.]+ % \d+\.\d\d times sooner than .*intervals/);
+  } finally {
+    await close();
+  }
+});
+
 for (const [name, charts] of [[4, 8], [1024, 7], ["compared", 14]])
   test(`every chart of report ${name} saves as a picture`, async () => {
     const { page, problems, close } = await open(name, { width: 390 }); // as wide on a phone as on a desk

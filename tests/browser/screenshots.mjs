@@ -1,5 +1,5 @@
-// The pictures in docs/images, but for those that are drawn from figures: the page of a run and the page of a comparison, at
-// 1400 and 400 pixels, light and dark. In the directory of the browser tests, after `ctest -R browser_packages`:
+// The pictures in docs/images, but for those that are drawn from figures: the page of a run, the list of runs with some
+// compared, and the page of a comparison, at 1400 and 400 pixels, light and dark. In the directory of the browser tests, after `ctest -R browser_packages`:
 //   DYNAMIX_NODE_PROGRAM=.../dynamix-node DYNAMIX_SOURCE_DIRECTORY=... node screenshots.mjs docs/images [RUN]
 // RUN: a finished run; without it the four workers of the browser tests train one.
 
@@ -9,6 +9,7 @@ import path from "node:path";
 import { pathToFileURL } from "node:url";
 
 import { freePorts, load, openBrowser, source, start, temporaryDirectory, trainFour, until } from "./harness.mjs";
+import { shrink } from "./small_png.mjs";
 
 const [out, given] = process.argv.slice(2);
 const directory = temporaryDirectory();
@@ -19,7 +20,9 @@ async function shoot(name, url) {
     try {
       await load(browser.page, url);
       await browser.page.waitForTimeout(600);
-      await browser.page.screenshot({ path: path.join(out, `${name}-${width}-${scheme}.png`) });
+      const file = path.join(out, `${name}-${width}-${scheme}.png`);
+      await browser.page.screenshot({ path: file });
+      shrink(file);
     } finally {
       await browser.close();
     }
@@ -35,6 +38,21 @@ await until("the page", () => fetch(url + "api/state?history=0").then((answer) =
 await shoot("page", url);
 fs.copyFileSync(path.join(out, "page-1400-light.png"), path.join(out, "live-page.png"));
 await server.stop();
+
+const runs = path.join(directory, "runs");
+fs.cpSync(run, path.join(runs, "four-ppo"), { recursive: true });
+for (const policy of ["static", "lb-bsp", "goodput", "ppo"]) {
+  const simulated = start(["simulate", "--cluster", path.join(source, "deployments/scenarios/test/straggler-12.toml"),
+    "--policy", policy, "--out", path.join(runs, `straggler-12-${policy}`), "--quiet"]);
+  assert.equal(await simulated.ended, 0, simulated.said());
+}
+const [listPort] = await freePorts(1);
+const list = start(["dashboard", "--runs", runs, "--listen", `127.0.0.1:${listPort}`]);
+const listUrl = `http://127.0.0.1:${listPort}/`;
+await until("the list", () => fetch(listUrl + "api/runs").then((answer) => answer.json())
+  .then((told) => told.runs.length === 5 && told.runs.every(({ state }) => state !== "unread")).catch(() => false));
+await shoot("runs", listUrl + "#compare=straggler-12-static,straggler-12-goodput,straggler-12-ppo");
+await list.stop();
 
 const compared = path.join(directory, "compared");
 const comparison = start(["compare", "--simulate", "--cluster", path.join(source, "deployments/scenarios/test/straggler-12.toml"),

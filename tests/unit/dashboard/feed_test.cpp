@@ -259,5 +259,46 @@ TEST_F(Feed, TheStateHoldsWhatThePageShows) {
   EXPECT_EQ(now_only["evaluations"].size(), 1U);
 }
 
+TEST_F(Feed, TellsTheWorkersMeansOnceTheRunHasEnded) {
+  append(start_row());
+  append(window_row(1));
+  append(window_row(2));
+  feed from(small_cluster(), path(), quick_);
+  EXPECT_TRUE(settled(from)["per_worker"].empty());
+  for (const std::uint32_t rank : {0U, 1U}) {
+    ledger::farewell said;
+    said.farewell.host = "w" + std::to_string(rank);
+    said.farewell.rank = rank;
+    said.farewell.succeeded = true;
+    said.farewell.steps = 20;
+    append({.entry = said});
+  }
+  const auto means = settled(from)["per_worker"];
+  ASSERT_EQ(means.size(), 2U);
+  EXPECT_EQ(means[1]["host"], "w1");
+  EXPECT_EQ(means[1]["mean_batch"], 65);
+  EXPECT_EQ(means[1]["samples"], 1300);
+  EXPECT_NEAR(means[1]["share"].get<double>(), 1300.0 / 2580, 1e-5);
+}
+
+TEST_F(Feed, ExplainsTheWindowAtATimeOfTheChart) {
+  append(start_row());
+  for (std::uint64_t window = 1; window <= 12; ++window)
+    append(window_row(window));
+  feed from(small_cluster(), path(), quick_);
+  settled(from);
+  const auto asked = [&](const explanation_question& question) {
+    std::string told;
+    EXPECT_TRUE(wait_until([&] { return !(told = from.explain(question)).empty(); }));
+    return json::parse(told);
+  };
+  const auto all = asked({.elapsed_seconds = 2.5});
+  EXPECT_EQ(all["window"], 3) << "each window ends at its number of seconds";
+  EXPECT_THAT(all["text"].get<std::string>(), ::testing::AllOf(::testing::HasSubstr("w0"), ::testing::HasSubstr("w1")));
+  EXPECT_EQ(asked({.elapsed_seconds = 99})["window"], 12) << "behind the end is the newest";
+  EXPECT_THAT(asked({.elapsed_seconds = 1, .worker = "nobody"})["problem"].get<std::string>(),
+              ::testing::HasSubstr("no worker \"nobody\""));
+}
+
 } // namespace
 } // namespace dynamix::dashboard

@@ -185,6 +185,15 @@ TEST_F(Server, IsReadOnly) {
   EXPECT_EQ(client.Post("/login", "token=x", "application/x-www-form-urlencoded")->status, 405);
 }
 
+TEST_F(Server, ExplainsAWindowWhereItHasFoundIt) {
+  serve();
+  EXPECT_EQ(get("/api/explain?at=1")->status, 202) << "it is looked for elsewhere than where requests are answered";
+  EXPECT_TRUE(wait_until([&] { return get("/api/explain?at=1")->status == 200; }));
+  EXPECT_THAT(get("/api/explain?at=1")->body, HasSubstr("\"window\":1,"));
+  for (const auto* what : {"/api/explain", "/api/explain?at=-1", "/api/explain?at=nan", "/api/explain?at=1x"})
+    EXPECT_EQ(get(what)->status, 400) << what;
+}
+
 TEST_F(Server, AnswersLoopbackNamesOnly) {
   serve();
   EXPECT_EQ(get("/api/state", {{"Host", "evil.example"}})->status, 403);
