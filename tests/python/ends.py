@@ -22,6 +22,8 @@ import time
 import traceback
 import zlib
 
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # a store's lost connection is told with a stack, whose names take seconds to find
+
 import agents
 import ranks
 import torch

@@ -122,12 +122,12 @@ def shown_command(name):
 class Frameworks(unittest.TestCase):
     """Each trains two epochs with two ranks and their agents, by the command that it shows."""
 
-    def check(self, name):
+    def check(self, name, prints=True):
         words = shown_command(name)
         variables = dict(word.split("=") for word in words[:words.index("dynamix-node")])
         words = words[len(variables):]
-        at = words.index("torchrun")
-        words[at:at + 1] = [sys.executable, *TORCHRUN]
+        at = words.index("--") + 1
+        words[at:at + 1] = [sys.executable, *(TORCHRUN if words[at] == "torchrun" else [])]
         words[0], words[-1] = agents.program(), str(SOURCE / words[-1])
         with tempfile.TemporaryDirectory() as folder:
             words[2:2] = ["--out", "run"]
@@ -136,7 +136,8 @@ class Frameworks(unittest.TestCase):
             text = done.stdout.decode(errors="replace")
             self.assertEqual(done.returncode, 0, text)
             summary = json.loads(pathlib.Path(folder, "run", "summary.json").read_text(encoding="utf-8"))
-        self.assertEqual({line.split(":")[0] for line in epochs(text)}, {"epoch 0", "epoch 1"}, text)
+        if prints:
+            self.assertEqual({line.split(":")[0] for line in epochs(text)}, {"epoch 0", "epoch 1"}, text)
         self.assertEqual((summary["succeeded"], summary["reason"], summary["samples"]), (True, "completed", 24000))
         self.assertGreater(summary["decisions"]["applied"], 0)
 
@@ -151,6 +152,11 @@ class Frameworks(unittest.TestCase):
     @needs("lightning")
     def test_lightning(self):
         self.check("with_lightning.py")
+
+    @needs("ray")
+    def test_ray(self):
+        """Whose workers' lines are colourful."""
+        self.check("with_ray.py", prints=False)
 
     @needs("transformers", "accelerate")
     def test_transformers(self):
