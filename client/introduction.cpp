@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <map>
 #include <string_view>
-#include <utility>
 
 namespace dynamix::client {
 
@@ -81,8 +80,7 @@ introduction decode_introduction(std::span<const std::int64_t, introduction_colu
   return of;
 }
 
-std::string fit_together(std::span<const introduction> all, std::uint32_t position, lockstep_options& begun,
-                         std::vector<std::uint64_t> lengths) {
+std::string fit_together(std::span<const introduction> all, std::uint32_t position, lockstep_options& begun) {
   const auto first = common_numbers(all[0]);
   std::map<std::uint32_t, std::size_t> by_rank;
   begun.members.clear();
@@ -115,7 +113,6 @@ std::string fit_together(std::span<const introduction> all, std::uint32_t positi
         all[0].samples, total);
   begun.position = position;
   begun.samples = all[0].samples;
-  begun.shards = std::move(lengths);
   begun.identity = all[0].shards;
   begun.seed = all[0].seed;
   begun.shuffled = all[0].shuffled;

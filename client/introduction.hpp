@@ -41,10 +41,9 @@ inline constexpr std::size_t introduction_columns = 24;
 std::array<std::int64_t, introduction_columns> encode(const introduction& of);
 introduction decode_introduction(std::span<const std::int64_t, introduction_columns> numbers);
 
-/// Of all members by position: returns an empty string and what they begin with, or why they do not fit together. The
-/// `lengths` are of a stream's shards. The seed is that of the first. The same on all members but for `begun.position`,
-/// which is `position`.
-std::string fit_together(std::span<const introduction> all, std::uint32_t position, lockstep_options& begun,
-                         std::vector<std::uint64_t> lengths = {});
+/// Of all members by position: returns an empty string and what they begin with, a stream's shards aside, or why they
+/// do not fit together. The seed is that of the first. The same on all members but for `begun.position`, which is
+/// `position`.
+std::string fit_together(std::span<const introduction> all, std::uint32_t position, lockstep_options& begun);
 
 } // namespace dynamix::client

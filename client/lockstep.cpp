@@ -242,6 +242,8 @@ std::uint64_t lockstep::digest() const {
     add(used_.pieces_leased(member));
   }
   for (const auto& planned : plan_.entries()) {
+    if (&planned != &plan_.at(std::max(planned.from_step, step_)))
+      continue; // holds in no step to come
     add(planned.from_step);
     for (const auto batch : planned.batches)
       add(batch);

@@ -32,7 +32,6 @@
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -78,8 +77,6 @@ struct reached_state {
   std::vector<std::uint32_t> batches; ///< in force
   messages::decision_key in_force;    ///< the decision behind them; {0, 0}: none
   messages::decision_key last_agreed;
-
-  std::uint64_t global_batch() const { return std::accumulate(batches.begin(), batches.end(), std::uint64_t{0}); }
   gradient_noise noise;
   learning_rate_state rule;
 };
@@ -210,7 +207,7 @@ public:
   sampler_position position() const { return position_; }
   /// Closed.
   std::uint64_t window() const { return step_ / options_.window_steps; }
-  /// From the last completed step on.
+  /// Known from the last completed step on, which is the one before `step()`.
   const planned_batches& batches_at(std::uint64_t step) const { return plan_.at(step); }
   /// Agreed last; may hold only from a later step on.
   const planned_batches& newest_batches() const { return plan_.newest(); }

@@ -248,8 +248,9 @@ std::string run::begin(std::span<const std::int64_t> rows) {
   for (std::size_t member = 0; member < members_; ++member)
     all.push_back(decode_introduction(rows.subspan(member * introduction_columns).first<introduction_columns>()));
   lockstep_options options;
-  if (auto problem = fit_together(all, position_, options, std::move(shards_)); !problem.empty())
+  if (auto problem = fit_together(all, position_, options); !problem.empty())
     return problem;
+  options.shards = std::move(shards_);
   options.fetches = introduced_->ahead > 0; // its row may be of the data loader that it had before it came back
   steps_.emplace(std::move(options));
   timed_batches_ = steps_->batches_at(0).batches;
@@ -420,9 +421,13 @@ void run::add_step(const dynamix_step& step) {
   learning_rate_ = known(step.learning_rate);
 }
 
+const planned_batches& run::last_batches() const {
+  return steps_->batches_at(std::max<std::uint64_t>(steps_->step(), 1) - 1);
+}
+
 void run::close_window(bool final) {
   const auto step = steps_->step();
-  const auto& planned = steps_->batches_at(step - 1);
+  const auto& planned = last_batches();
   auto rate = steps_->last_rate();
   rate.learning_rate = learning_rate_;
   if (link_)
@@ -458,7 +463,7 @@ std::string run::evaluated(double train_loss, double test_loss, double test_accu
                                             .train_loss = known(train_loss),
                                             .test_loss = known(test_loss),
                                             .test_accuracy = accuracy_,
-                                            .global_batch = steps_->batches_at(steps_->step()).total(),
+                                            .global_batch = last_batches().total(),
                                             .learning_rate = learning_rate_});
   return {};
 }
@@ -532,6 +537,8 @@ std::string run::regroup(std::span<const std::uint32_t> present) {
   steps_->regroup(taking_part);
   own_weight_.reset();
   awaited_.clear();
+  sums_.restart_times();
+  timed_batches_ = steps_->batches_at(steps_->step()).batches;
   return {};
 }
 

@@ -73,6 +73,8 @@ private:
   void count_applied();
   void tell_not_finite();
   void look_for_sums(std::span<const step_row> rows);
+  /// In force in the last completed step.
+  const planned_batches& last_batches() const;
   void close_window(bool final);
   messages::rate_rule rule_of(std::uint32_t rule) const;
   messages::balancing balancing_of(std::uint32_t wanted) const;

@@ -187,11 +187,14 @@ void worker_protocol::refused(const messages::welcome& welcome) {
       log(log_level::warning, fmt::format("waits_for_place reason=\"{}\"", welcome.detail));
     return emit(effects::greet_later{place_delay_seconds});
   }
+  const bool seeks = farewell_step_ == farewell_step::seeking;
+  if (seeks && welcome.verdict == welcome_verdict::generation_closed)
+    return farewell_told(); // it has heard the farewell before
   log(log_level::error, fmt::format("refused detail=\"{}\"", welcome.detail));
   if (phase_ >= phase::training) {
     if (welcome.verdict == welcome_verdict::duplicate_host) // for a while
       greet_later();
-    else if (farewell_step_ == farewell_step::seeking)
+    else if (seeks)
       tell_farewell();
     return;
   }

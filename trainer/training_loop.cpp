@@ -118,12 +118,14 @@ void training_loop::train_one_step() {
   auto result = compute(dealt);
   const auto agreed = read_rows(result.gradients.rows);
   update(dealt, result, start);
+  if (agreed.key && agreed.request != step_request::stop && !ended() && !state_.all_dealt())
+    decisions_.applied(agreed.decisions[position_], state_.reached.step);
   state_.step_in_flight = false;
   const double end_seconds = state_.time.now_seconds();
   sums_.iteration_seconds += end_seconds - start;
   watcher_.step_completed(state_.reached.step);
   watcher_.step_timed({.step = state_.reached.step,
-                       .batch = steps_.batches_at(state_.reached.step - 1).batches[position_],
+                       .batch = last_batches().batches[position_],
                        .begin_seconds = start,
                        .end_seconds = end_seconds,
                        .data_seconds = result.data_seconds,
@@ -142,8 +144,8 @@ void training_loop::train_one_step() {
   const bool final = ended();
   if (final || state_.reached.step % options.window_steps == 0)
     close_window(final);
-  if (!final)
-    apply(agreed);
+  if (!final && steps_.batches_at(state_.reached.step).batches != last_batches().batches)
+    sums_.restart_times();
   if (agreed.request == step_request::regroup && !final)
     end(ending::regrouped, "regrouping");
   if (final || state_.is_due(options.training.checkpoint_every_epochs, state_.checkpointed_samples))
@@ -275,18 +277,10 @@ agreement training_loop::read_rows(std::span<const std::int64_t> numbers) {
   return agreed;
 }
 
-/// What holds from the next step on.
-void training_loop::apply(const agreement& agreed) {
-  if (steps_.batches_at(state_.reached.step).batches != steps_.batches_at(state_.reached.step - 1).batches)
-    sums_.restart_times();
-  if (agreed.key)
-    decisions_.applied(agreed.decisions[position_], state_.reached.step);
-}
-
 void training_loop::close_window(bool final) {
   const double start = state_.time.now_seconds();
   state_.window = (state_.reached.step - 1) / state_.options.window_steps + 1;
-  const auto& planned = steps_.batches_at(state_.reached.step - 1);
+  const auto& planned = last_batches();
   window_record record{.window = state_.window,
                        .first_step = sums_.first_step,
                        .final = final,
@@ -353,7 +347,7 @@ void training_loop::evaluate_model() {
                         .train_loss = total[4] > 0 ? client::finite_or_huge(total[3] / total[4]) : 0,
                         .test_loss = client::finite_or_huge(total[0] / total[2]),
                         .test_accuracy = state_.accuracy,
-                        .global_batch = state_.reached.global_batch(),
+                        .global_batch = last_batches().total(),
                         .learning_rate = state_.rate.learning_rate});
 }
 

@@ -18,6 +18,7 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
@@ -59,7 +60,10 @@ private:
   double descend(const dealt_step& deal, const step_result& result);
   void drop();
   void count(const step_result& result, std::uint64_t own, double norm);
-  void apply(const agreement& agreed);
+  /// In force in the last completed step.
+  const client::planned_batches& last_batches() const {
+    return steps_.batches_at(std::max<std::uint64_t>(state_.reached.step, 1) - 1);
+  }
   void close_window(bool final);
   void evaluate_model();
   void write_checkpoint();

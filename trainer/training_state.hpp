@@ -74,7 +74,8 @@ struct training_state {
 
   // As of the last completed step.
   std::vector<std::uint32_t> members; ///< ranks, ascending
-  /// By these. No decision is in force after a change of members, an earlier run's after a restore.
+  /// Batch sizes are in the order of `members`. After a change of these no decision is in force, after a restore an
+  /// earlier run's.
   client::reached_state reached;
   std::uint64_t window = 0; ///< closed
   learning_rate_step rate;
