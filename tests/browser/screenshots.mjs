@@ -11,8 +11,11 @@ import { pathToFileURL } from "node:url";
 import { freePorts, load, openBrowser, source, start, temporaryDirectory, trainFour, until } from "./harness.mjs";
 import { shrink } from "./small_png.mjs";
 
-const [out, given] = process.argv.slice(2);
+const [out, given] = process.argv.slice(2).map((name) => path.resolve(name));
 const directory = temporaryDirectory();
+fs.symlinkSync(path.join(source, "deployments"), path.join(directory, "deployments"));
+process.chdir(directory); // pages show paths as they were given: not this machine's
+const scenario = "deployments/scenarios/test/straggler-12.toml";
 
 async function shoot(name, url) {
   for (const [width, height, scheme] of [[1400, 1000, "light"], [1400, 1000, "dark"], [400, 860, "light"], [400, 860, "dark"]]) {
@@ -39,11 +42,10 @@ await shoot("page", url);
 fs.copyFileSync(path.join(out, "page-1400-light.png"), path.join(out, "live-page.png"));
 await server.stop();
 
-const runs = path.join(directory, "runs");
+const runs = "runs";
 fs.cpSync(run, path.join(runs, "four-ppo"), { recursive: true });
 for (const policy of ["static", "lb-bsp", "goodput", "ppo"]) {
-  const simulated = start(["simulate", "--cluster", path.join(source, "deployments/scenarios/test/straggler-12.toml"),
-    "--policy", policy, "--out", path.join(runs, `straggler-12-${policy}`), "--quiet"]);
+  const simulated = start(["simulate", "--cluster", scenario, "--policy", policy, "--out", path.join(runs, `straggler-12-${policy}`), "--quiet"]);
   assert.equal(await simulated.ended, 0, simulated.said());
 }
 const [listPort] = await freePorts(1);
@@ -54,9 +56,8 @@ await until("the list", () => fetch(listUrl + "api/runs").then((answer) => answe
 await shoot("runs", listUrl + "#compare=straggler-12-static,straggler-12-goodput,straggler-12-ppo");
 await list.stop();
 
-const compared = path.join(directory, "compared");
-const comparison = start(["compare", "--simulate", "--cluster", path.join(source, "deployments/scenarios/test/straggler-12.toml"),
-  "--policies", "static,lb-bsp,goodput,ppo", "--seeds", "2", "--out", compared, "--quiet"]);
+const compared = "compared";
+const comparison = start(["compare", "--simulate", "--cluster", scenario, "--policies", "static,lb-bsp,goodput,ppo", "--seeds", "2", "--out", compared, "--quiet"]);
 assert.equal(await comparison.ended, 0, comparison.said());
 await shoot("compare", pathToFileURL(path.join(compared, "report.html")).href);
 fs.rmSync(directory, { recursive: true, force: true });
