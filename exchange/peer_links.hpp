@@ -20,6 +20,10 @@ namespace dynamix::exchange {
 
 struct place;
 
+/// How many time-outs of a request a connection for gradients lasts whose peer takes nothing. A cut wire ends it, long
+/// before a step is missed; a process that stands still, or a link that fails over, for a few seconds does not.
+constexpr std::uint32_t silent_peer_requests = 4;
+
 /// Where a member's host is reached.
 struct member_host {
   std::string name; ///< what its certificate proves
@@ -44,10 +48,10 @@ public:
   std::uint16_t port() const;
 
   using announcements = std::map<std::uint32_t, std::vector<std::uint8_t>>;
-  /// A stream to each other member of the group of `own`, by position: this end of a pair within the process, whose other
-  /// end a link carries to that member. The lower rank waits for the higher one's call; what it writes waits for it, too.
-  /// `announced`: by all members, by rank. Empty, with the reason, where one of them has announced no port or is not
-  /// reached, or there are no descriptors left.
+  /// A stream to each other member of the group of `own`, by position: this end of a pair within the process, whose
+  /// other end a link carries to that member. The lower rank waits for the higher one's call; what it writes waits for
+  /// it, too. `announced`: by all members, by rank. Empty, with the reason, where one of them has announced no port or
+  /// is not reached, or there are no descriptors left.
   std::vector<links::descriptor> connect(const place& own, const announcements& announced, std::string& problem);
 
   /// Sends what was written last, and closes all. Nobody is reached any more.

@@ -42,7 +42,7 @@ struct place {
   std::string address = "127.0.0.1";        ///< that this worker listens on
   std::uint32_t collective_timeout_ms = 60000;
   std::uint32_t join_timeout_ms = 600000;
-  std::uint32_t silent_peer_ms = 0;        ///< unacknowledged bytes for so long end a connection in the clear; 0: never
+  std::uint32_t silent_peer_ms = 0; ///< bytes not acknowledged, or not taken, so long end one in the clear; 0: never
   std::shared_ptr<peer_links> links = {};  ///< to the other members, of whom all have them; null: in the clear
   std::vector<std::uint32_t> servers = {}; ///< ranks above the members' that bring nothing and sum, ascending
 

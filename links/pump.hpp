@@ -38,7 +38,7 @@ struct pump_options {
   /// Makes, for each link that is accepted, what looks at the bytes of its peer before this process reads them, and
   /// says why the link breaks; empty where they are passed on. None: all are.
   std::function<std::function<std::string(std::span<const char>)>()> inspect;
-  std::uint32_t silent_peer_ms = 0; ///< unacknowledged bytes for so long end a link; 0: the system's own time
+  std::uint32_t silent_peer_ms = 0; ///< bytes not acknowledged, or not taken, so long end a link; 0: the system's own
   /// One line a refused or broken link, at most 20 per minute of this pump, and one that counts the others. Called on
   /// the pump's thread.
   std::function<void(const std::string& line)> report = [](const std::string&) {};

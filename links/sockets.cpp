@@ -2,6 +2,7 @@
 
 #include "links/pump.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -62,6 +63,25 @@ descriptor connect_to(const addrinfo& place, std::chrono::milliseconds timeout, 
   return error == 0 ? std::move(made) : descriptor{};
 }
 
+/// No word of the other machine's: this one has no way to an address of that family. One without IPv6 says so of
+/// every name that has addresses of both.
+bool lacks_family(int error) {
+  return error == ENETUNREACH || error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
+}
+
+/// Address and port of the peer, in numbers; empty where they cannot be told.
+std::pair<std::string, std::string> peer_of(int socket) {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof peer;
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> port{};
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0 ||
+      ::getnameinfo(reinterpret_cast<const sockaddr*>(&peer), size, host.data(), host.size(), port.data(), port.size(),
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    return {};
+  return {host.data(), port.data()};
+}
+
 } // namespace
 
 descriptor listen_tcp(const std::string& address, std::uint16_t port, std::uint16_t& bound, std::string& problem) {
@@ -89,24 +109,27 @@ descriptor connect_tcp(const std::string& address, std::uint16_t port, std::chro
   auto& failed = kind != nullptr ? *kind : ignored;
   failed = connect_failure::other;
   const auto places = resolve(address, port, 0, problem);
-  auto left = timeout;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   std::string problems;
-  bool all_refuse = true;
+  bool refused = false;
+  bool failed_otherwise = false;
   for (const auto* place = places.get(); place != nullptr; place = place->ai_next) {
     // A name may stand for one address of each family: what nobody answers at leaves time for the next.
-    const auto share = place->ai_next != nullptr ? left / 2 : left;
-    left -= share;
+    const auto left =
+        std::max(std::chrono::milliseconds::zero(),
+                 std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()));
     int error = 0;
-    if (auto made = connect_to(*place, share, error)) {
+    if (auto made = connect_to(*place, place->ai_next != nullptr ? left / 2 : left, error)) {
       failed = connect_failure::none;
       return made;
     }
-    all_refuse &= error == ECONNREFUSED;
+    refused |= error == ECONNREFUSED;
+    failed_otherwise |= error != ECONNREFUSED && !lacks_family(error);
     problems += (problems.empty() ? "" : ", ") + failure(error) + numeric_text(*place->ai_addr, place->ai_addrlen);
   }
   if (places) {
     problem = problems;
-    failed = all_refuse ? connect_failure::nobody_listens : connect_failure::other;
+    failed = refused && !failed_otherwise ? connect_failure::nobody_listens : connect_failure::other;
   }
   return {};
 }
@@ -125,16 +148,13 @@ void mark_bulk(int socket) {
   ::setsockopt(socket, SOL_SOCKET, SO_PRIORITY, &bulk_priority, sizeof bulk_priority);
 }
 
+std::string peer_address(int socket) {
+  return peer_of(socket).first;
+}
+
 std::string peer_text(int socket) {
-  sockaddr_storage peer{};
-  socklen_t size = sizeof peer;
-  std::array<char, NI_MAXHOST> host{};
-  std::array<char, NI_MAXSERV> port{};
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0 ||
-      ::getnameinfo(reinterpret_cast<const sockaddr*>(&peer), size, host.data(), host.size(), port.data(), port.size(),
-                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-    return "an unknown address";
-  return fmt::format("{}:{}", host.data(), port.data());
+  const auto [host, port] = peer_of(socket);
+  return host.empty() ? "an unknown address" : fmt::format("{}:{}", host, port);
 }
 
 } // namespace dynamix::links

@@ -24,12 +24,15 @@ descriptor connect_tcp(const std::string& address, std::uint16_t port, std::chro
 /// Sends small messages at once, and notices a peer that is gone.
 void prepare_tcp(int socket);
 
-/// Ends it where bytes stay unacknowledged for so long. Without it a connection through a partition comes back only
-/// when TCP tries again, up to two minutes later.
+/// Ends it where bytes stay unacknowledged for so long, or unsent, since the peer takes none. Without it a connection
+/// through a partition comes back only when TCP tries again, up to two minutes later.
 void end_silent(int socket, std::uint32_t timeout_ms);
 
 /// Gives it `bulk_priority`.
 void mark_bulk(int socket);
+
+/// The peer's, in numbers: what is called by it is what has answered. Empty where it cannot be told.
+std::string peer_address(int socket);
 
 /// "127.0.0.1:7000" of the peer, for a person.
 std::string peer_text(int socket);

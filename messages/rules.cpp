@@ -34,6 +34,8 @@ void check_together(checker& check, const hello& value) {
   check_key(check, "last_decision", value.last_decision);
   check.require(!value.training || value.generation > 0, "training", "is in no generation");
   check.require(value.training == !value.members.empty(), "members", "are none of whoever trains, or some of another");
+  check.require(value.left_because.empty() || (!value.training && value.generation > 0), "left_because",
+                "is of one that has come out of no generation");
   check.range("attempted_steps", value.attempted_steps, value.steps, max_counter);
 }
 

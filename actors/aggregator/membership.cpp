@@ -44,6 +44,17 @@ std::string joined(const std::vector<std::string_view>& names) {
   return fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
 }
 
+/// What a worker says of itself, of which thousands may come at once: little enough for a row and a line of each, and
+/// unable to end the field of a line in which it stands.
+std::string quotable(std::string_view said) {
+  constexpr std::size_t bytes_max = 256;
+  auto text = messages::fit_text(said.substr(0, bytes_max));
+  std::ranges::replace(text, '"', '\'');
+  std::ranges::replace_if(
+      text, [](char each) { return each == '\n' || each == '\t'; }, ' ');
+  return text;
+}
+
 } // namespace
 
 membership::membership(const cluster::cluster_file& file, const cluster::timeouts& timeouts, std::uint64_t floor,
@@ -206,7 +217,7 @@ messages::welcome membership::admit(const messages::hello& hello, double now_sec
   found->incarnation = hello.incarnation;
   found->generation = hello.generation;
   found->group = hello.group;
-  found->detail = hello.left_because;
+  found->detail = hello.left_because == state_.reason ? "" : quotable(hello.left_because);
   found->steps = found->said_steps = hello.steps;
   found->checkpoint_steps = hello.checkpoint_steps;
   // What was in flight when an older generation ended has been counted at its end.

@@ -59,9 +59,11 @@ generation_end find_end(double now, const membership_state& state, const cluster
     const auto& one = state.members[rank];
     const bool together =
         state.phase == generation_phase::regrouping && 1000 * (now - one.since_seconds) <= timeouts.silence_ms;
-    if (one.state == member_state::waiting && !together)
-      return {fmt::format("{} could not continue in it{}{}", one.host, one.detail.empty() ? "" : ": ", one.detail),
-              true};
+    if (one.state == member_state::waiting && !together) {
+      // One that is late may say why it came out of an older one.
+      const auto why = one.generation == state.generation && !one.detail.empty() ? ": " + one.detail : "";
+      return {fmt::format("{} could not continue in it{}", one.host, why), true};
+    }
     training |= one.state == member_state::training;
   }
   if (training && !state.fixed_group && 1000 * (now - state.progress_seconds) > timeouts.stall_timeout_ms)

@@ -102,12 +102,14 @@ messages::welcome root_role::take_in(const messages::hello& hello) {
   auto text = members_.missing() > 0 ? fmt::format("{} more are awaited", members_.missing())
               : missing == 0         ? std::string{"all workers are here"}
                                      : fmt::format("waiting for {}", members_.names(member_state::awaited));
-  // The generation's end names who came first, which may have been thrown out by the one with the cause.
-  if (!hello.left_because.empty())
-    text = fmt::format("it came out of generation {}: {}; {}", hello.generation, hello.left_because, text);
   const bool new_here = hello.generation == 0;
-  spdlog::info("{} host={} rank={} steps={} {}", new_here ? "joined" : "rejoined", hello.host, welcome.rank,
-               hello.steps, text);
+  // The generation's end names who came first, which may have been thrown out by the one with the cause.
+  const auto& why = members_.state().members[welcome.rank].detail;
+  const bool told = !hello.left_because.empty() && !why.empty();
+  spdlog::info("{} host={} rank={} steps={} {}{}", new_here ? "joined" : "rejoined", hello.host, welcome.rank,
+               hello.steps, text, told ? fmt::format(" reason=\"{}\"", why) : "");
+  if (told)
+    text = fmt::format("it came out of generation {}: {}; {}", hello.generation, why, text);
   write_row(ledger::event{new_here ? ledger::event_kind::joined : ledger::event_kind::rejoined, hello.host, text});
   return welcome;
 }

@@ -78,7 +78,8 @@ std::string start_gradients(const host_options& options, host_links& links) {
   wanted.protocol = options.file->security.data == cluster::data_protection::clear ? links::clear_gradient_protocol
                                                                                    : links::gradient_protocol;
   // Else a cut wire is found only where a step has not come for a minute, and nobody can say between whom.
-  wanted.silent_peer_ms = cluster::derive_timeouts(options.file->detect_ms).request_timeout_ms;
+  wanted.silent_peer_ms =
+      exchange::silent_peer_requests * cluster::derive_timeouts(options.file->detect_ms).request_timeout_ms;
   std::string problem;
   links.gradients =
       exchange::peer_links::start(std::move(wanted), links.door, options.own()->address, std::move(hosts), problem);

@@ -66,7 +66,9 @@ gateway_actor reach(connector_pointer self, const connector_target& target, std:
     problem = doubt_greeting(state.probe.get(), state.options.probe_timeout_ms);
   if (!problem.empty())
     return gateway_actor{};
-  auto reached = self->system().middleman().remote_actor<gateway_actor>(target.address, target.port);
+  // By the address that has answered: of a name CAF would call the first, and wait for it as long as the system does.
+  auto reached =
+      self->system().middleman().remote_actor<gateway_actor>(links::peer_address(state.probe.get()), target.port);
   if (!reached)
     problem = to_text(reached.error());
   return reached ? *reached : gateway_actor{};

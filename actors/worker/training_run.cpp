@@ -2,6 +2,7 @@
 
 #include "actors/packing.hpp"
 #include "actors/worker/remote_store.hpp"
+#include "exchange/peer_links.hpp"
 #include "messages/validation.hpp"
 #include "telemetry/training_thread.hpp"
 
@@ -214,7 +215,7 @@ void training_run::place(const messages::placement& place, store_actor store) {
                               .address = options_.host.address,
                               .collective_timeout_ms = options_.timeouts.collective_timeout_ms,
                               .join_timeout_ms = options_.timeouts.stall_timeout_ms,
-                              .silent_peer_ms = options_.timeouts.request_timeout_ms,
+                              .silent_peer_ms = exchange::silent_peer_requests * options_.timeouts.request_timeout_ms,
                               .links = options_.links,
                               .servers = {servers, place.members.end()}},
                              place.generation,

@@ -80,8 +80,8 @@ TEST_F(SharedConnector, IgnoresWhoIsLateToSayWhoLeads) {
 /// Only "connecting" was logged, whatever the reason.
 TEST(Probe, SaysWhyNobodyIsReached) {
   std::string problem;
-  EXPECT_FALSE(links::connect_tcp("nobody.invalid", 7400, std::chrono::seconds(1), problem));
-  EXPECT_THAT(problem, testing::HasSubstr("nobody.invalid does not resolve: "));
+  EXPECT_FALSE(links::connect_tcp("a..b", 7400, std::chrono::seconds(1), problem));
+  EXPECT_THAT(problem, testing::HasSubstr("a..b does not resolve: "));
   EXPECT_FALSE(links::connect_tcp("127.0.0.1", 1, std::chrono::seconds(1), problem));
   EXPECT_EQ(problem, "Connection refused (127.0.0.1)");
 }
@@ -93,12 +93,12 @@ TEST(Probe, ReachesWhicheverAddressOfANameAccepts) {
     std::string problem;
     const auto listening = links::listen_tcp(address, 0, port, problem);
     if (!listening || !links::connect_tcp(address, port, std::chrono::seconds(1), problem))
-      continue; // a machine without that family
+      GTEST_SKIP() << "this machine has not both families: " << address << ": " << problem;
     auto kind = links::connect_failure::other;
     const bool named =
         static_cast<bool>(links::connect_tcp("localhost", port, std::chrono::seconds(1), problem, &kind));
     if (address == std::string_view("::1") && !named)
-      continue; // where the name has an address of one family only
+      GTEST_SKIP() << "here \"localhost\" has no address of that family: " << problem;
     EXPECT_TRUE(named) << address << ": " << problem;
     EXPECT_EQ(kind, links::connect_failure::none);
   }
@@ -107,9 +107,11 @@ TEST(Probe, ReachesWhicheverAddressOfANameAccepts) {
 TEST(Probe, TellsThatNobodyListensFromAllElse) {
   std::string problem;
   auto kind = links::connect_failure::none;
-  EXPECT_FALSE(links::connect_tcp("localhost", 1, std::chrono::seconds(1), problem, &kind));
+  EXPECT_FALSE(links::connect_tcp("127.0.0.1", 1, std::chrono::seconds(1), problem, &kind));
   EXPECT_EQ(kind, links::connect_failure::nobody_listens) << problem;
-  EXPECT_FALSE(links::connect_tcp("nobody.invalid", 1, std::chrono::seconds(1), problem, &kind));
+  EXPECT_FALSE(links::connect_tcp("localhost", 1, std::chrono::seconds(1), problem, &kind));
+  EXPECT_EQ(kind, links::connect_failure::nobody_listens) << "also where there is no IPv6: " << problem;
+  EXPECT_FALSE(links::connect_tcp("a..b", 1, std::chrono::seconds(1), problem, &kind));
   EXPECT_EQ(kind, links::connect_failure::other);
 }
 

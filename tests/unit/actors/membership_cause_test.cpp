@@ -33,6 +33,42 @@ TEST_F(MembershipCause, WhoCameOutSaysWhy) {
             "ada could not continue in it: rank 1 at 10.0.0.2:40000 is not reached: Connection timed out");
 }
 
+TEST_F(MembershipCause, WhoCameOutOfAnOlderGenerationSaysNothingOfThisOne) {
+  start();
+  keep_alive_for(0.1);
+  auto said = hello("ada");
+  said.generation = members.state().generation;
+  members.disconnected(2, "test", now);
+  look();
+  leave("ada", 10, 10);
+  leave("ben", 10, 10);
+  formed.reset();
+  keep_alive_until_formed();
+  ASSERT_EQ(members.state().generation, 2U);
+  said.steps = said.attempted_steps = 9; // as it was before
+  said.left_because = "rank 1 has closed its connection";
+  ASSERT_EQ(admit(said).verdict, messages::welcome_verdict::accepted);
+  look();
+  EXPECT_EQ(members.state().reason, "ada could not continue in it");
+}
+
+TEST_F(MembershipCause, AWorkersOwnWordsAreShortAndEndNoField) {
+  start();
+  complete_steps(10);
+  auto said = hello("ada");
+  said.generation = members.state().generation;
+  said.steps = said.attempted_steps = 10;
+  said.left_because = "x\" rank=0\nhost=hub " + std::string(1000, 'x');
+  ASSERT_EQ(admit(said).verdict, messages::welcome_verdict::accepted);
+  look();
+  const auto why = members.state().reason;
+  EXPECT_TRUE(why.starts_with("ada could not continue in it: x' rank=0 host=hub xxx")) << why;
+  EXPECT_LT(why.size(), 300U);
+  said.left_because = why; // which it is told in the notice
+  admit(said);
+  EXPECT_EQ(members.state().members[0].detail, "");
+}
+
 TEST_F(MembershipCause, AStallThatNobodyLetsGoOfStaysTheCause) {
   start();
   keep_alive_for(timeouts.stall_timeout_ms / 1000.0 + 1);

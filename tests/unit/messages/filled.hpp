@@ -62,6 +62,7 @@ void fill_field(std::vector<T>& field, const list_rule& rule, std::uint32_t& num
 inline void fit_together(auto&) {}
 inline void fit_together(hello& value) {
   value.attempted_steps = value.steps + 1;
+  value.left_because.clear(); // it trains
 }
 inline void fit_together(decision_counts& value) {
   value = {

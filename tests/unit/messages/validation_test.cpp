@@ -74,6 +74,13 @@ std::vector<broken> broken_handshakes() {
   all.push_back(with<hello>("members", [](hello& value) { value.training = false; }));
   all.push_back(with<hello>("training", [](hello& value) { value.generation = 0; }));
   BREAK(hello, attempted_steps, 1199);
+  BREAK(hello, left_because, "it trains");
+  all.push_back(with<hello>("left_because", [](hello& value) {
+    value.training = false;
+    value.members = {};
+    value.generation = 0;
+    value.left_because = "it has trained in none";
+  }));
   BREAK(welcome, verdict, static_cast<welcome_verdict>(0));
   BREAK(welcome, verdict, static_cast<welcome_verdict>(9));
   BREAK(welcome, detail, std::string(max_text_length + 1, 'd'));
