@@ -14,8 +14,6 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr auto gzip_mark = "\x1f\x8b"sv;
-
 constexpr std::array marks = {
     std::pair{gzip_mark, "gzip data"sv},
     std::pair{"PK\x03\x04"sv, "a zip archive"sv},

@@ -22,17 +22,19 @@ bool is_there(const std::string& file) {
   return std::filesystem::exists(file, ignored) || std::filesystem::exists(file + ".gz", ignored);
 }
 
-/// Where the files are: in the folder itself, or in the one below it that the archive or torchvision makes.
-std::string folder_of(const std::string& path, const std::string& below, const std::string& file) {
-  const auto inner = path + "/" + below;
-  return !is_there(path + "/" + file) && is_there(inner + "/" + file) ? inner : path;
-}
-
 /// The archive's own name has a dot, `images.idx3-ubyte`, which some programs that unpack it give the file.
 std::string under_either_name(const std::string& path) {
   auto dotted = path;
-  dotted[path.rfind("-idx")] = '.';
+  if (const auto dash = path.rfind("-idx"); dash != std::string::npos)
+    dotted[dash] = '.';
   return !is_there(path) && is_there(dotted) ? dotted : path;
+}
+
+/// Where the files are: in the folder itself, or in the one below it that the archive or torchvision makes.
+std::string folder_of(const std::string& path, const std::string& below, const std::string& file) {
+  const auto has_it = [&](const std::string& folder) { return is_there(under_either_name(folder + "/" + file)); };
+  const auto inner = path + "/" + below;
+  return !has_it(path) && has_it(inner) ? inner : path;
 }
 
 constexpr auto fashion_mnist_labels = "labels-idx1-ubyte";
@@ -53,11 +55,7 @@ std::string hint_at_python(const std::string& path, const std::string& name) {
 
 std::string fashion_mnist_prefix(const std::string& path, dataset_split split) {
   const std::string part = split == dataset_split::train ? "train-" : "t10k-";
-  const auto labels = part + fashion_mnist_labels;
-  const auto inner = path + "/" + fashion_mnist_below;
-  const bool below =
-      !is_there(under_either_name(path + "/" + labels)) && is_there(under_either_name(inner + "/" + labels));
-  return (below ? inner : path) + "/" + part;
+  return folder_of(path, fashion_mnist_below, part + fashion_mnist_labels) + "/" + part;
 }
 
 std::string load_fashion_mnist(const std::string& path, dataset_split split, dataset& data) {
@@ -149,9 +147,9 @@ std::size_t cifar_label_bytes(cluster::dataset_kind kind) {
 std::string load_cifar(cluster::dataset_kind kind, const std::string& path, dataset_split split, dataset& data) {
   for (const auto& file : cifar_files(kind, path, split))
     if (const auto problem = append_cifar(file, cifar_label_bytes(kind), data); !problem.empty())
-      return problem.starts_with("there is neither ")
-                 ? problem + hint_at_python(path, kind == cluster::dataset_kind::cifar100 ? "cifar-100" : "cifar-10")
-                 : problem;
+      return is_there(file)
+                 ? problem
+                 : problem + hint_at_python(path, kind == cluster::dataset_kind::cifar100 ? "cifar-100" : "cifar-10");
   return {};
 }
 

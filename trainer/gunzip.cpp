@@ -12,10 +12,11 @@ namespace {
 constexpr std::size_t chunk_bytes = 1U << 20;
 
 bool begins_member(const z_stream& stream) {
-  return stream.avail_in >= 2 && stream.next_in[0] == 0x1f && stream.next_in[1] == 0x8b;
+  return std::string_view(reinterpret_cast<const char*>(stream.next_in), stream.avail_in).starts_with(gzip_mark);
 }
 
 std::string inflate_all(z_stream& stream, std::size_t limit_bytes, std::string& contents) {
+  const auto packed_bytes = stream.avail_in;
   for (;;) {
     const std::size_t filled = contents.size();
     if (filled == limit_bytes)
@@ -25,7 +26,7 @@ std::string inflate_all(z_stream& stream, std::size_t limit_bytes, std::string& 
     stream.avail_out = static_cast<uInt>(contents.size() - filled);
     const int status = inflate(&stream, Z_NO_FLUSH);
     contents.resize(contents.size() - stream.avail_out);
-    const auto offset = fmt::format(" at offset {}", stream.total_in);
+    const auto offset = fmt::format(" at offset {}", packed_bytes - stream.avail_in); // of all members
     if (status == Z_STREAM_END) {
       if (begins_member(stream) && inflateReset(&stream) == Z_OK)
         continue;

@@ -179,6 +179,8 @@ std::string read_lines(const std::string& path, std::vector<rating_line>& rating
       }
       if (is_header)
         continue;
+      if (line.starts_with(byte_order_mark))
+        line.remove_prefix(byte_order_mark.size());
     }
     if (number > lines_max)
       return fmt::format("{}:{}:1: found more than {} lines", path, number, lines_max);

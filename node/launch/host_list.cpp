@@ -70,12 +70,13 @@ bool are_slots(std::string_view text) {
          });
 }
 
-/// Of what stands behind a host in a file: slots, whose number means nothing here, and the columns of Grid Engine and
-/// LSF pass; a misspelt word, or one that means something, does not.
-bool is_left_aside_silently(std::string_view word) {
+/// Of what stands behind a host in a file: slots, whose number means nothing here, and Grid Engine's columns (of a
+/// number, the host's queue, and processors) pass; a misspelt word, another host, or one that means something, does
+/// not.
+bool is_left_aside_silently(std::string_view word, std::string_view host) {
   const auto equals = word.find('=');
   if (equals == std::string_view::npos)
-    return true;
+    return number(word) || word.ends_with(fmt::format("@{}", host)) || word == "<NULL>" || word == "UNDEFINED";
   const auto key = word.substr(0, equals);
   return (key == "slots" || key == "max_slots" || key == "max-slots" || key == "cpu" || key == "ppn") &&
          number(word.substr(equals + 1));
@@ -204,7 +205,7 @@ host_list parse_hostfile(std::string_view file) {
     }
     for (line.remove_prefix(host.size()); !(line = trimmed(line)).empty();) {
       const auto word = line.substr(0, line.find_first_of(blanks));
-      if (!is_left_aside_silently(word))
+      if (!is_left_aside_silently(word, host))
         hosts.leave_aside(word, line_number);
       line.remove_prefix(word.size());
     }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <set>
 #include <sstream>
+#include <system_error>
 #include <unistd.h>
 
 namespace dynamix::node {
@@ -83,16 +84,26 @@ remote_end read_remote_end(std::string_view said) {
   return end;
 }
 
+namespace {
+
+bool is_program(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored) && access(path.c_str(), X_OK) == 0;
+}
+
+} // namespace
+
 std::string find_ssh(const remote_options& options) {
   std::istringstream words(options.ssh);
   std::string program;
   words >> program;
   const auto* path = std::getenv("PATH");
-  std::istringstream folders(program.find('/') == std::string::npos && path != nullptr ? path : "");
-  bool found = program.find('=') != std::string::npos || // of env's
-               (program.find('/') != std::string::npos && access(program.c_str(), X_OK) == 0);
+  const bool has_folder = program.find('/') != std::string::npos;
+  std::istringstream folders(has_folder ? "" : path != nullptr ? path : "/bin:/usr/bin"); // as execvp does
+  bool found = program.find('=') != std::string::npos ||                                  // of env's
+               (has_folder && is_program(program));
   for (std::string folder; !found && std::getline(folders, folder, ':');)
-    found = access((folder + "/" + program).c_str(), X_OK) == 0;
+    found = is_program(folder + "/" + program);
   return found ? ""
                : fmt::format("cannot start \"{}\", by which hosts are reached (--ssh): there is no such program",
                              program);

@@ -95,10 +95,11 @@ TEST(ChildProcess, GetsNoBlockedSignalsFromItsParent) {
 /// Whoever logs out hangs up all that nohup has started, and not its leader alone.
 TEST(ChildProcess, IgnoresHangUpsWhereItsParentDoes) {
   const temporary_directory directory;
-  auto* const before = std::signal(SIGHUP, SIG_IGN);
   child_process process;
-  ASSERT_EQ(process.start(shell("kill -HUP $$; kill -INT $$; sleep 60", directory.path() + "/log")), "");
-  std::signal(SIGHUP, before);
+  auto* const before = std::signal(SIGHUP, SIG_IGN);
+  const auto problem = process.start(shell("kill -HUP $$; kill -INT $$; sleep 60", directory.path() + "/log"));
+  std::signal(SIGHUP, before); // before anything that can end the test
+  ASSERT_EQ(problem, "");
   EXPECT_EQ(wait_for_end(process).number, SIGINT);
 }
 

@@ -60,6 +60,9 @@ TEST(HostList, ReadsHostfiles) {
               ElementsAre("ada", "ben", "cy"));
   EXPECT_THAT(parse_hostfile("a slots=8\nb lots=8 \nc slots= max_slots=2\nd 4 all.q@d <NULL>\n").left_aside,
               ElementsAre("line 2: \"lots=8\"", "line 3: \"slots=\""));
+  EXPECT_THAT(parse_hostfile("a b\nc 8 all.q@c UNDEFINED\nd lea@e\n").left_aside,
+              ElementsAre("line 1: \"b\"", "line 3: \"lea@e\""))
+      << "hosts, of which a line has one";
   for (const auto* line : {"fd00::7 slots=2", "[fd00::7]:4", "[fd00::7]"})
     EXPECT_THAT(parse_hostfile(line).hosts, ElementsAre(listed_host{"fd00--7", "fd00::7"})) << line;
   EXPECT_THAT(names(parse_hostfile("gpu_01\na:2:mlx5_0\nAda\nada\n")), ElementsAre("gpu_01", "a", "Ada"))

@@ -151,7 +151,8 @@ TEST(FindSsh, NamesAProgramThatIsNotThere) {
   EXPECT_EQ(find_ssh({.ssh = "/bin/sh"}), "");
   EXPECT_EQ(find_ssh({.ssh = "SHELL=/bin/sh ssh"}), "") << "what env takes";
   EXPECT_NE(find_ssh({.ssh = "no-such-ssh -p 22"}), "");
-  EXPECT_NE(find_ssh({.ssh = "/nowhere/ssh"}), "");
+  for (const auto* words : {"/nowhere/ssh", "/usr", "", "  "})
+    EXPECT_NE(find_ssh({.ssh = words}), "") << words;
 }
 
 TEST(Probe, ReadsWhatAMachineSaysOfItself) {

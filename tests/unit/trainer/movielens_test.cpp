@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 namespace dynamix::trainer {
 namespace {
@@ -104,8 +105,9 @@ TEST_F(Movielens, IsReadInTheFormsOfItsReleases) {
   ASSERT_EQ(read(std::string(header) + small), "");
   const auto first = ratings_;
   std::filesystem::remove(path_);
-  for (const auto& [name, separator] : {std::pair("ratings.dat", "::"), std::pair("u.data", "\t")}) {
-    std::string contents = small;
+  for (const auto& [name, separator, mark] : {std::tuple("ratings.dat", "::", ""), std::tuple("u.data", "\t", ""),
+                                              std::tuple("ratings.dat", "::", "\xef\xbb\xbf")}) {
+    auto contents = std::string(mark) + small;
     for (std::size_t at = 0; (at = contents.find(',', at)) != std::string::npos;)
       contents.replace(at, 1, separator);
     const auto file = folder_.write(name, contents);
