@@ -1,5 +1,6 @@
 #include "cluster/text_table.hpp"
 #include "faults/verdict.hpp"
+#include "ledger/text.hpp"
 
 #include <nlohmann/json.hpp>
 #include <spdlog/fmt/fmt.h>
@@ -71,14 +72,10 @@ std::string to_text(const verdict& judged) {
     rows.push_back(cells("all", judged.all));
   const auto& run = judged.figures;
   std::string text = cluster::text_table(rows);
-  text += fmt::format(
-      "decisions: {} made{}, {} applied, {} lost, {} twice, {} stale refused; terms with two leaders: {}\n",
-      run.decisions_made,
-      run.decisions_applied > run.decisions_made // the disk was full
-          ? fmt::format(" by the ledger, which lacks {} or more", run.decisions_applied - run.decisions_made)
-          : "",
-      run.decisions_applied, run.decisions_lost, run.decisions_duplicated + judged.decided_twice, run.stale_refused,
-      judged.two_leaders);
+  text += fmt::format("decisions: {}, {} applied, {} lost, {} twice, {} stale refused; terms with two leaders: {}\n",
+                      ledger::decisions_made_text(run.decisions_made, run.decisions_applied), run.decisions_applied,
+                      run.decisions_lost, run.decisions_duplicated + judged.decided_twice, run.stale_refused,
+                      judged.two_leaders);
   const auto& history = judged.history;
   text += fmt::format("history: {} decisions, {} reports of what was in force, {} decisions in no row: {}\n",
                       history.decisions, history.reads, history.unwritten,

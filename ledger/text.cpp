@@ -35,6 +35,11 @@ std::string grouped(std::uint64_t number) {
   return text;
 }
 
+std::string decisions_made_text(std::uint64_t made, std::uint64_t applied) {
+  return grouped(made) + " made" +
+         (applied > made ? " by the ledger, which lacks " + grouped(applied - made) + " or more" : "");
+}
+
 std::string sparkline(const std::vector<double>& values, double low, double high, std::size_t width) {
   static constexpr std::array<const char*, 8> blocks = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   const double span = std::log2(std::max(high, 1.0)) - std::log2(std::max(low, 1.0));

@@ -16,6 +16,9 @@ std::string percent(double share, int decimals = 2);
 std::string duration(double seconds);
 /// "12,345"
 std::string grouped(std::uint64_t number);
+/// "12,345 made", and how many rows the ledger lacks where more were applied than it has made: whatever kept it from
+/// writing, a full disk say.
+std::string decisions_made_text(std::uint64_t made, std::uint64_t applied);
 /// One block character a value, from the lowest to the highest of `low` and `high` on a logarithmic scale. More than
 /// `width` values are thinned evenly.
 std::string sparkline(const std::vector<double>& values, double low, double high, std::size_t width);

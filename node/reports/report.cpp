@@ -88,12 +88,9 @@ cells result_rows(const run_summary& summary) {
                                                            : " reached after " + duration(summary.seconds_to_target))});
   rows.push_back(
       {"decisions",
-       grouped(decisions.made) + " made" +
-           (decisions.applied > decisions.made // the disk was full
-                ? " by the ledger, which lacks " + grouped(decisions.applied - decisions.made) + " or more"
-                : "") +
-           ", " + grouped(decisions.applied) + " applied (" + grouped(decisions.late) + " late), " +
-           grouped(decisions.superseded) + " superseded, " + grouped(decisions.unapplied) + " unapplied, " +
+       ledger::decisions_made_text(decisions.made, decisions.applied) + ", " + grouped(decisions.applied) +
+           " applied (" + grouped(decisions.late) + " late), " + grouped(decisions.superseded) + " superseded, " +
+           grouped(decisions.unapplied) + " unapplied, " +
            (decisions.unapplied_by_loss > 0 ? grouped(decisions.unapplied_by_loss) + " unapplied by a loss, " : "") +
            grouped(decisions.stale_refused) + " stale, " + grouped(decisions.lost) + " lost, " +
            grouped(decisions.duplicated) + " duplicated" +

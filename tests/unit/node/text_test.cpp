@@ -26,6 +26,11 @@ TEST(Text, GroupsDigits) {
   EXPECT_EQ(grouped(1234567), "1,234,567");
 }
 
+TEST(Text, TellsWhatTheLedgerLacks) {
+  EXPECT_EQ(ledger::decisions_made_text(3400, 3400), "3,400 made");
+  EXPECT_EQ(ledger::decisions_made_text(1200, 3400), "1,200 made by the ledger, which lacks 2,200 or more");
+}
+
 TEST(Text, DrawsValuesOnALogarithmicScale) {
   EXPECT_EQ(sparkline({32, 1024}, 32, 1024, 10), "▁█");
   EXPECT_EQ(sparkline({1, 5000}, 32, 1024, 10), "▁█") << "out of range is cut off";
