@@ -28,7 +28,8 @@ _distributed: Any = torch.distributed
 _LOOK = datetime.timedelta(seconds=0.5)
 LEFT = "left in mid-epoch"
 ANOTHER_ENDED = "another worker has ended before the end of its training"
-_LOOKS = 20  # without a move, from which on code that is not torch.distributed's is supposed to wait for others
+_COLLECTIVES = ("torch.distributed.distributed_c10d", "torch.nn.parallel.distributed")  # whose functions wait for others
+_LOOKS = 20  # without a move, from which on other code is supposed to wait for others
 _MEMBERS_A_LOOK = 64  # of larger groups each member looks less often, so that their store is not asked more
 _groups: Counter[str] = collections.Counter()  # of this process, by their members: each has notes of its own
 
@@ -57,7 +58,8 @@ class Notes:
             pass
         self.is_stuck = False  # a collective of this process cannot come to its end
         self.steps_done: Callable[[], int] = lambda: -1  # of this member
-        self.is_within_step: Callable[[], bool] = lambda: False  # this member needs the others for the step at hand
+        self.is_within_step: Callable[[], bool] = lambda: False  # the training loop has a batch, and so needs the others
+        self.thread = threading.get_ident()  # of the newest step
         self.cut: Callable[[], None] = lambda: None  # ends the members' connections, as far as they are known
         self.has_left = threading.Event()  # this member
 
@@ -74,11 +76,8 @@ class Notes:
             pass
 
     def somebody_has_left(self) -> bool:
-        """In one look, of all the others."""
-        try:
-            return self._store is not None and bool(self._store.check(["left"]))
-        except RuntimeError:
-            return False
+        """In one look, of all the others. Raises RuntimeError where the store is gone."""
+        return self._store is not None and bool(self._store.check(["left"]))
 
     @property
     def look_seconds(self) -> float:
@@ -107,10 +106,10 @@ class Notes:
 
     def problem(self, of_step: bool = True) -> str:
         """Why a collective cannot come to its end: of the present step, or else one of the script's own, in which those that have
-        finished may take part as long as this member needs no other step. Empty where it may."""
+        finished may take part. Empty where it may."""
         own = self.steps_done()
         for member, note in self.read().items():
-            if note.steps < own or note.steps == own and (of_step or not note.finished or self.is_within_step()):
+            if note.steps < own or note.steps == own and (of_step or not note.finished):
                 told = "has ended its training" if note.finished else "has left"
                 return (f"member {member} {told} behind {max(note.steps, 0)} steps ({note.reason}), and this one goes on: all "
                         "members must take the same steps")
@@ -145,7 +144,6 @@ class Watched:
                     self._work.wait()
                     return
 
-
     def _has_ended(self) -> bool:
         """Behind a cut, or soon."""
         try:
@@ -156,27 +154,32 @@ class Watched:
 
 
 def watch(notes: Notes) -> threading.Thread:
-    """Ends a collective of the script's own for which the calling thread waits, where another member has left that had to take
-    part. Runs until this member leaves."""
-    thread = threading.Thread(target=_watch, args=(notes, threading.get_ident()), name="dynamix", daemon=True)
+    """Ends a collective of the script's own for which the thread that trains waits, where another member has left that had to take
+    part. Runs until this member leaves, or the store has gone."""
+    thread = threading.Thread(target=_watch, args=(notes,), name="dynamix", daemon=True)
     thread.start()
     return thread
 
 
-def _watch(notes: Notes, thread: int) -> None:
-    at: Any = None  # where that thread was at the last look
+def _watch(notes: Notes) -> None:
+    at: Any = None  # where that thread was at the last look: its frame itself, since another one may come to lie at the same place
     looks = 0       # at which it has not moved
     while not notes.has_left.wait(notes.look_seconds):
-        if not notes.somebody_has_left():
-            continue
-        frame: Any = sys._current_frames().get(thread)
+        try:
+            if not notes.somebody_has_left():
+                continue
+        except RuntimeError:  # nobody learns anything any more, and torch would tell of each look
+            return
+        frame: Any = sys._current_frames().get(notes.thread)
         before, at = at, (frame, None if frame is None else frame.f_lasti)
         looks = looks + 1 if at == before else 0
-        if frame is None or looks < (1 if frame.f_globals.get("__name__", "").startswith("torch.distributed") else _LOOKS):
+        is_collective = frame is not None and frame.f_globals.get("__name__") in _COLLECTIVES
+        if frame is None or looks < (1 if is_collective else _LOOKS):
             continue
-        left = notes.problem(of_step=False)
+        # Elsewhere, or behind the loop, it may be an evaluation that takes its time, and those that have finished wait for its end.
+        left = notes.problem(of_step=is_collective and notes.is_within_step())
         if left:
-            _log.error("%s; the collective that it waits for is ended", left)
+            _log.error("%s; what this one waits for is ended", left)
             notes.cut()
             return
 
@@ -184,23 +187,28 @@ def _watch(notes: Notes, thread: int) -> None:
 class Closable(Protocol):
     """A run."""
 
+    @property
+    def thread(self) -> Optional[int]: ...
+
     def close_now(self, reason: str, succeeded: bool, again: bool = False, at_exit: bool = False) -> None: ...
 
 
 def close_at_exit(run: Closable) -> None:
     """Closes the run when the interpreter ends, as failed where an exception ends it; then before it waits for the script's threads,
-    which may take part in what nobody else does any more."""
+    which may take part in what nobody else does any more; but those may train, too, while the main thread ends."""
     reference = weakref.ref(run)
 
     def close(on_exception: bool = False) -> None:
         found = reference()
         problem = getattr(sys, "last_value", None)
-        if found is not None and (problem is not None or not on_exception):
+        if on_exception and (problem is None or found is None or found.thread not in (None, threading.main_thread().ident)):
+            return
+        if found is not None:
             found.close_now("completed" if problem is None else f"{type(problem).__name__}: {problem}",
                             succeeded=problem is None, at_exit=True)
 
     atexit.register(close)
     weakref.finalize(run, atexit.unregister, close).atexit = False
     register_early: Any = getattr(threading, "_register_atexit", None)
-    if register_early is not None:
+    if register_early is not None and threading.current_thread() is threading.main_thread():
         register_early(close, on_exception=True)

@@ -257,7 +257,7 @@ class Loader(DataLoader[_Sample]):
         self._fetch_ahead = fetch_ahead
         self._batches = batches
         self._given = batch_size
-        self._in_epoch = False
+        self.is_in_loop = False  # an iterator is at work
         self._moved = False  # the group was formed anew: what was fetched is not dealt any more
         self.is_within_epoch = False  # one was begun, and its end has not been seen
         self.is_over = False  # the others have ended the training without this member
@@ -289,7 +289,7 @@ class Loader(DataLoader[_Sample]):
 
     def deal_again(self) -> None:
         """What was fetched ahead is dropped; an epoch that is under way goes on with what the run deals now."""
-        self._moved = self._in_epoch
+        self._moved = self.is_in_loop
 
     def __iter__(self) -> Any:
         check_accumulation()
@@ -354,7 +354,7 @@ class Loader(DataLoader[_Sample]):
         held = again = 0
         batch: Any = None
         pieces = Pieces()
-        self._in_epoch, self._moved = True, False
+        self.is_in_loop, self._moved = True, False
         self.is_within_epoch = True
         try:
             while True:
@@ -392,7 +392,7 @@ class Loader(DataLoader[_Sample]):
                 yield batch
                 began = step.fetching()
         finally:
-            self._in_epoch = False
+            self.is_in_loop = False
 
     def _is_dropped(self, at_end: bool = False) -> bool:
         """Whether the step that batches were taken for cannot be completed. `at_end` of an epoch this is settled: what the

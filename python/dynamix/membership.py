@@ -38,6 +38,16 @@ class Membership:
     _costs: Optional[Costs]
     _alignment: Optional[Alignment]
 
+    @property
+    def thread(self) -> Optional[int]:
+        """Of the newest step; None before the first."""
+        return None if self._step is None else self._step.thread
+
+    @property
+    def is_within_step(self) -> bool:
+        """The training loop has a batch that it has not trained on, and has not been left."""
+        return self._step is not None and self._step.taken > 0 and self._loader is not None and self._loader.is_in_loop
+
     def _introduce(self, workload: raw.Workload) -> torch.Tensor:
         raise NotImplementedError
 

@@ -92,7 +92,11 @@ class Peers:
         self._views: List[List[torch.Tensor]] = []
 
     def _watch_members(self, notes: Notes) -> None:
-        """Where one leaves, nobody waits for it any more in any group over Gloo that there is by now."""
+        """Where one leaves, nobody waits for it any more in any group over Gloo that there is by now. Beside NCCL nobody can tell
+        whose connections are whose, and in the run's own group alone."""
+        if "nccl" in str(_distributed.get_backend_config(self.group)):
+            notes.cut = self._connections.cut
+            return
         if self.size > _LISTED_MEMBERS:
             return
         between = Connections()

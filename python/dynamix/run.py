@@ -69,6 +69,7 @@ class Run(Membership):
         self._equality: Optional[Equality] = None
         self._call_hook: Any = None
         self._alignment = None  # of an elastic run
+        self._process = os.getpid()
         self._linked = self._closed = self._warned = False
         self._meeting_seconds: float = _MEETING_SECONDS
         self._by_loss = by_loss
@@ -191,9 +192,9 @@ class Run(Membership):
         else:
             self._introduce(workload)
             if self._peers.notes is not None:
-                client, step = self._client, weakref.ref(self._step)  # who reads the notes keeps no run alive
+                client, run = self._client, weakref.ref(self)  # who reads the notes keeps no run alive
                 self._peers.notes.steps_done = lambda: int(client.status().step)
-                self._peers.notes.is_within_step = lambda: (found := step()) is not None and found.taken > 0
+                self._peers.notes.is_within_step = lambda: (found := run()) is not None and found.is_within_step
             self._step.loads_rows = all(self._peers.gather_objects(self._step.loads_rows))
         device = next((parameter.device for parameter in self._model.parameters()), torch.device("cpu"))
         agents.check_gpu(self._client.status().gpu - 1, device)
@@ -543,7 +544,7 @@ class Run(Membership):
 
     def close_now(self, reason: str, succeeded: bool, again: bool = False, at_exit: bool = False) -> None:
         """`at_exit`: of the interpreter, so that this process takes part in nothing more. In mid-epoch it has left then."""
-        if self._closed:
+        if self._closed or self._process != os.getpid():  # a forked child's end is not its parent's
             return
         leaves = at_exit and self._loader is not None and self._loader.is_within_epoch
         if isinstance(self._peers, Members) and self._alignment is not None and self._alignment.rows is not None:

@@ -2,10 +2,16 @@
 anybody."""
 from __future__ import annotations
 
+import ctypes
 import os
+import pathlib
 import socket
 import zlib
 from typing import Callable, Dict, List, Optional
+
+_libc = ctypes.CDLL(None)  # a socket object would take on socket.setdefaulttimeout, and with it whoever else has the socket
+_LISTENING = "0A"
+_MAPPED = "0000000000000000FFFF0000"  # an IPv4 address as one of IPv6
 
 
 def open_sockets() -> Dict[int, str]:
@@ -21,15 +27,19 @@ def open_sockets() -> Dict[int, str]:
     return found
 
 
-def _ends_of(descriptor: int) -> Optional[str]:
-    """Of a TCP connection, the same text on either side; None where it is something else."""
-    try:
-        with socket.socket(fileno=os.dup(descriptor)) as end:
-            if end.family not in (socket.AF_INET, socket.AF_INET6) or end.type != socket.SOCK_STREAM:
-                return None
-            return " ".join(sorted(f"{address[0].replace('::ffff:', '')} {address[1]}" for address in (end.getsockname(), end.getpeername())))
-    except OSError:  # it is not connected
-        return None
+def connection_ends() -> Dict[str, List[str]]:
+    """Of the TCP connections here: addresses and ports in hexadecimal digits, in the same order on either side; by what /proc says of
+    their descriptors. Nothing where /proc does not tell."""
+    found: Dict[str, List[str]] = {}
+    for name in ("tcp", "tcp6"):
+        try:
+            lines = pathlib.Path("/proc/self/net", name).read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for _, here, there, state, *others in map(str.split, lines):
+            if state != _LISTENING:
+                found[f"socket:[{others[5]}]"] = sorted(end[-len("AABBCCDD:PORT"):] if end.startswith(_MAPPED) else end for end in (here, there))
+    return found
 
 
 class Connections:
@@ -47,11 +57,9 @@ class Connections:
     def find(self, exchange: Callable[[List[int]], List[List[int]]], but: Optional[int]) -> None:
         """Those between this process and others that find theirs now, whoever has formed them. `exchange`: gives the others'
         numbers for this one's; `but`: a port whose connections stay."""
-        here, ends = open_sockets(), {}
-        for descriptor in here:
-            text = _ends_of(descriptor)
-            if text is not None and str(but) not in text.split()[1::2]:
-                ends[descriptor] = zlib.crc32(text.encode())
+        here, known = open_sockets(), connection_ends()
+        ends = {descriptor: zlib.crc32(" ".join(known[name]).encode()) for descriptor, name in here.items()
+                if name in known and but not in [int(end.split(":")[1], 16) for end in known[name]]}
         there = {number for numbers in exchange(sorted(ends.values())) for number in numbers}
         self._own = {descriptor: here[descriptor] for descriptor, number in ends.items() if number in there}
         self._before = None
@@ -64,12 +72,10 @@ class Connections:
     def cut(self) -> None:
         """Ends them. Gloo's listening socket stays: `accept` that fails on Gloo's own thread ends the process."""
         for descriptor in self._still_open():
-            try:
-                with socket.socket(fileno=os.dup(descriptor)) as end:
-                    if not end.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                        end.shutdown(socket.SHUT_RDWR)
-            except OSError:  # it is over already
-                pass
+            listens, size = ctypes.c_int(), ctypes.c_uint(ctypes.sizeof(ctypes.c_int))
+            failed = _libc.getsockopt(descriptor, socket.SOL_SOCKET, socket.SO_ACCEPTCONN, ctypes.byref(listens), ctypes.byref(size))
+            if not failed and not listens.value:
+                _libc.shutdown(descriptor, socket.SHUT_RDWR)  # which fails where it is over already
 
     def close(self) -> None:
         """In a forked child, which has inherited them."""

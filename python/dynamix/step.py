@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from typing import Any, List, Optional, Sequence, Tuple
 
@@ -62,6 +63,7 @@ class Step:
         self.taken = 0                      # batches that the training loop has taken for this step
         self.costs: Optional[Costs] = None  # that samples are dealt by
         self.calls: Optional[Calls] = None  # of the model; None: nobody looks
+        self.thread: Optional[int] = None   # of the newest step
         self.learning_rate = -1.0           # that the optimiser uses in this step
         self.progress = 0.0                 # of the schedules, in steps of the base batch
         self.loss = math.nan
@@ -389,6 +391,9 @@ class Step:
         times.loss, times.correct, times.learning_rate = self.loss, self.correct, self.learning_rate
         times.gradient_norm = math.sqrt(self._square) if self._global_squares else -1.0
         self.client.complete(times)
+        self.thread = threading.get_ident()
+        if self.peers.notes is not None:
+            self.peers.notes.thread = self.thread
         for line in self.client.notices():
             is_warning = line.startswith("warning: ")
             _log.log(logging.WARNING if is_warning else logging.INFO, "member %d: %s", self.peers.position,
