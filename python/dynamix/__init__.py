@@ -25,7 +25,7 @@ if importlib.util.find_spec("torch") is not None:
     from .run import Run
     from .status import Status
     from .stream import Stream
-elif os.path.basename(sys.argv[0]) not in ("dynamix", "dynamix-node", "-m"):  # these commands need none
+elif os.path.basename((getattr(sys, "argv", None) or [""])[0]) not in ("dynamix", "dynamix-node", "-m"):  # these commands need none
     raise ModuleNotFoundError(NO_TORCH.format(sys.executable), name="torch")
 
 __version__ = "0.1.0"

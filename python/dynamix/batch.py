@@ -1,7 +1,7 @@
 """What a batch consists of: tensors whose rows are samples, in lists, tuples and mappings."""
 from __future__ import annotations
 
-from typing import Any, Callable, List, Mapping, Sequence
+from typing import Any, Callable, List, Mapping, Sequence, Set
 
 import torch
 
@@ -13,6 +13,13 @@ def tensors_of(value: Any) -> List[torch.Tensor]:
     if isinstance(value, Mapping):
         value = list(value.values())
     return [found for item in value for found in tensors_of(item)] if isinstance(value, (list, tuple)) else []
+
+
+def lengths_of(value: Any) -> Set[int]:
+    """Of the lists and tuples that a batch consists of."""
+    if isinstance(value, Mapping):
+        return {length for item in value.values() for length in lengths_of(item)}
+    return {len(value)}.union(*map(lengths_of, value)) if isinstance(value, (list, tuple)) else set()
 
 
 def rows_of(batch: Sequence[Any]) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Optional, Sequence
+from typing import Any, Optional, Sequence
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from .kernels import as_real
 from .peers import Peers
@@ -17,47 +18,68 @@ _TOLERANCE = 1e-3    # processors round differently, and what that adds up to is
 _RATE_TOLERANCE = 1e-6
 
 
-def difference(rows: Sequence[Sequence[float]]) -> str:
-    """What differs between members that have given (norm of parameters, learning rate) each; empty where nothing does.
+def other_parameters(norms: Sequence[float]) -> str:
+    """What differs between members whose parameters have these norms, NaN where they are not finite; empty where nothing does.
 
-    >>> difference([(2.0, 0.1), (2.0, 0.1)])
+    >>> other_parameters([2.0, 2.0])
     ''
-    >>> difference([(2.0, 0.1), (3.0, 0.1)])[:41]
+    >>> other_parameters([2.0, 3.0])[:41]
     'member 1 has other parameters than member'
     """
-    norm, rate = rows[0]
-    for member, (other, other_rate) in enumerate(rows):
-        if not math.isclose(norm, other, rel_tol=_TOLERANCE, abs_tol=1e-12):
-            return (f"member {member} has other parameters than member 0 (a norm of {other:.4g}, not {norm:.4g}): gradients are averaged, and each "
-                    "applies them to its own. Seed alike (torch.manual_seed) before the model is made, load the checkpoint on all members, or "
-                    "wrap the model in DistributedDataParallel")
-        if not math.isclose(rate, other_rate, rel_tol=_RATE_TOLERANCE):
-            return (f"member {member} steps by another learning rate than member 0 ({other_rate:.4g}, not {rate:.4g}), so their parameters grow "
-                    "apart. Set it by what is the same on all members: ReduceLROnPlateau by a metric over all of them (all_reduce, or "
-                    "member 0's, broadcast)")
-    return ""
+    member = _other(norms, _TOLERANCE)
+    if member == 0:
+        return ""
+    if math.isnan(norms[0]) or math.isnan(norms[member]):
+        return f"member {0 if math.isnan(norms[0]) else member} has parameters that are NaN or infinite, and others have none"
+    return (f"member {member} has other parameters than member 0 (a norm of {norms[member]:.4g}, not {norms[0]:.4g}): gradients are averaged, and each "
+            "applies them to its own. Seed alike (torch.manual_seed) before the model is made, load the checkpoint on all members, or "
+            "wrap the model in DistributedDataParallel")
+
+
+def other_rates(rates: Sequence[float]) -> str:
+    """What differs between members with these learning rates; empty where nothing does."""
+    member = _other(rates, _RATE_TOLERANCE)
+    if member == 0:
+        return ""
+    return (f"member {member} steps by another learning rate than member 0 ({rates[member]:.4g}, not {rates[0]:.4g}), so their parameters grow "
+            "apart. Set it by what is the same on all members: ReduceLROnPlateau by a metric over all of them (all_reduce, or "
+            "member 0's, broadcast)")
+
+
+def _other(values: Sequence[float], tolerance: float) -> int:
+    """The first member whose number is not member 0's; 0 where there is none."""
+    return next((member for member, value in enumerate(values) if not math.isclose(values[0], value, rel_tol=tolerance, abs_tol=1e-12) and
+                 not (math.isnan(values[0]) and math.isnan(value))), 0)
 
 
 class Equality:
-    """Looks in the first step of each epoch, until it has told what differs."""
+    """Looks in the first step of each epoch, until it has told what differs: parameters, and the rate of the first optimiser's first
+    group."""
 
     def __init__(self, model: torch.nn.Module, peers: Peers) -> None:
-        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        module: Any = model.module if isinstance(model, DistributedDataParallel) else model
+        own = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # which DistributedDataParallel leaves to each member
+        self._parameters = [parameter for name, parameter in module.named_parameters() if parameter.requires_grad and name not in own]
         self._peers = peers
         self._epoch: Optional[int] = None  # that was looked at last
-        self._is_told = False
+        self._to_look = [other_parameters, other_rates]
 
-    def look(self, epoch: int, rate: float) -> None:
+    def look(self, epoch: int, optimizer: torch.optim.Optimizer) -> None:
         """Before a step, on all members. `epoch`: of it."""
-        if epoch == self._epoch or self._is_told:
+        if epoch == self._epoch or not self._to_look:
             return
         self._epoch = epoch
-        norm = math.sqrt(math.fsum(float(as_real(parameter.detach()).reshape(-1)[:_NUMBERS].double().square().sum())
-                                   for parameter in self._parameters))
-        values = torch.tensor([norm if math.isfinite(norm) else 0.0, rate], dtype=torch.float64, device="cpu")
-        rows = self._peers.gather(values.view(torch.int64)).wait().view(torch.float64).tolist()
-        found = difference(rows)
-        if found:
-            self._is_told = True
-            if self._peers.position == 0:
-                _log.warning("%s", found)
+        values = torch.tensor([self._norm(), float(optimizer.param_groups[0]["lr"])], dtype=torch.float64, device="cpu")
+        norms, rates = self._peers.gather(values.view(torch.int64)).wait().view(torch.float64).t().tolist()
+        for find, numbers in ((other_parameters, norms), (other_rates, rates)):
+            found = find(numbers) if find in self._to_look else ""
+            if found:
+                self._to_look.remove(find)
+                if self._peers.position == 0:
+                    _log.warning("%s", found)
+
+    def _norm(self) -> float:
+        """Waits for a device once. In 32 bits, since some have no more."""
+        norms = [torch.linalg.vector_norm(as_real(parameter.detach()).reshape(-1)[:_NUMBERS].float()) for parameter in self._parameters]
+        norm = float(torch.linalg.vector_norm(torch.stack([each.to(norms[0].device) for each in norms]))) if norms else 0.0
+        return norm if math.isfinite(norm) else math.nan

@@ -12,6 +12,7 @@ import torch
 
 from .library import load
 
+_NARROW = ("mps", "xpu")  # devices, some of which have no float64
 _KERNELS = {torch.float32: "f32", torch.float64: "f64"}
 
 #: A number, or a tensor of one number on a device that nobody has waited for yet.
@@ -38,7 +39,7 @@ def _kernel(name: str, values: torch.Tensor) -> Optional[Any]:
 def _square(values: torch.Tensor) -> Number:
     wide = torch.float64 if values.dtype == torch.float64 else torch.float32
     norm: torch.Tensor = torch.linalg.vector_norm(values, dtype=wide)
-    return norm.double().square()
+    return (norm.cpu() if norm.device.type in _NARROW else norm).double().square()
 
 
 def _of_parts(kernel: Any, values: torch.Tensor, counts: Sequence[int], *factor: float) -> List[Number]:

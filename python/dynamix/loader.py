@@ -12,6 +12,7 @@ import threading
 import zlib
 from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, TypeVar
 
+import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, default_collate
 
 from . import structures as raw
@@ -63,11 +64,17 @@ def check(dataset: Any, fetch_ahead: Any, options: Any) -> None:
 
 def check_subsets(dataset: Any, peers: Peers) -> None:
     """Raises DynamixError where members have drawn other samples (random_split) of the data set; those of an elastic run come one by one."""
+    if peers.elastic or peers.size == 1:
+        return
     numbers = 0
     while isinstance(dataset, Subset):
-        numbers = zlib.crc32(repr(list(map(int, dataset.indices))).encode(), numbers)
+        try:
+            indices = torch.as_tensor(dataset.indices, device="cpu")
+            numbers = zlib.crc32(indices.to(torch.int64).numpy().tobytes(), numbers)
+        except (TypeError, ValueError, RuntimeError):  # keys, or whatever else the data set takes
+            pass
         dataset = dataset.dataset
-    if not peers.elastic and len(set(peers.gather_objects(numbers))) > 1:
+    if len(set(peers.gather_objects(numbers))) > 1:
         raise DynamixError("the members' subsets have other samples: draw them alike, random_split(data, parts, "
                            "torch.Generator().manual_seed(0))")
 

@@ -207,7 +207,7 @@ class Run(Membership):
         if fetch_ahead is None:
             self._step.calls = Calls()
             self._call_hook = self._called.register_forward_pre_hook(self._step.calls)
-        if self._peers.size > 1 and not self._peers.elastic and not parts_of(self._model):
+        if self._peers.size > 1 and not self._peers.elastic and not self._by_loss and not parts_of(self._model):
             self._equality = Equality(self._model, self._peers)
         batches = Batches(self._client, self._step, len(source), ahead, bool(shards), self._draws)
         self._loader = Loader(source, batches, self._client, self._step, batch_size, fetch_ahead or 0, **options)
@@ -402,7 +402,7 @@ class Run(Membership):
             return None
         step.check_taken()
         if self._equality is not None:
-            self._equality.look(step.client.delivered.epoch, float(self._optimizers[0].param_groups[0]["lr"]))
+            self._equality.look(step.client.delivered.epoch, self._optimizers[0])
         factor = self._factor(step) if not self._peers.broken else None
         if self._peers.broken:
             self._regroup()
@@ -500,10 +500,9 @@ class Run(Membership):
             raise RuntimeError("this member has come into a training that is under way and has its state; load a checkpoint, "
                                "the model's included, only behind run.loader() and `if not run.came_in`")
         client = self._ready().client
+        self.restore(state, [limit or 0 for limit in self._peers.gather_objects(client.limit)])
         if self._loader is not None:
             self._loader.end_iterators()
-        limits = [limit or 0 for limit in self._peers.gather_objects(client.limit)]
-        self.restore(state, limits)
         if 0 in client.batches(self._peers.size):  # of those that were absent when the state was saved
             self.regroup([True] * self._peers.size)
 

@@ -22,7 +22,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 import torch
 
 from . import structures as raw
-from .batch import tensors_of
+from .batch import lengths_of, tensors_of
 from .client import Client, DynamixError
 from .cost import Costs, Share
 from .device_clock import DeviceClock, StepSeconds
@@ -85,7 +85,6 @@ class Step:
         self._loaded = self._scaled = self._bytes_behind = torch.empty(0, device="cpu")  # a buffer with rows behind it, and its parts
         self._own_squares: List[Number] = []
         self._global_squares: List[Number] = []
-        self._odd_rows: Optional[Tuple[int, int]] = None  # of a batch, and samples that it was dealt as
         self._is_told_of_rows = False
         self._forget_batches()
         self._reset()
@@ -109,6 +108,7 @@ class Step:
 
     def _forget_batches(self) -> None:
         self.counted = self.taken = self._dealt = 0
+        self._odd_rows: Optional[Tuple[int, int]] = None  # of a batch, and samples that it was dealt as
         self._share_of_cost = Share(0, 0.0, 0.0, 0.0)
         if self.calls is not None:
             self.calls.count = 0
@@ -125,10 +125,13 @@ class Step:
         self._share_of_cost = before.and_also(share)
 
     def see_rows(self, batch: Any, dealt: int) -> None:
-        """Of a batch that the script's own collate function has made of so many samples."""
+        """Of a batch that the script's own collate function has made of so many samples. Tensors of several lengths (boxes, packed
+        tokens) say nothing about samples, nor does what lies in a list of them."""
+        if self._is_told_of_rows or not dealt:
+            return
         rows = {len(tensor) for tensor in tensors_of(batch) if tensor.dim() > 0}
-        if dealt and rows and dealt not in rows:
-            self._odd_rows = (max(rows), dealt)
+        if len(rows) == 1 and dealt not in rows and dealt not in lengths_of(batch):
+            self._odd_rows = (rows.pop(), dealt)
 
     def check_taken(self) -> None:
         """Raises RuntimeError where the training loop holds batches that it cannot have trained on."""

@@ -10,13 +10,16 @@ import unittest
 import warnings
 from unittest import mock
 
+import numpy
 import ranks
 import torch
 from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Subset, TensorDataset, random_split
 
 import dynamix
+from dynamix.equality import other_parameters, other_rates
 
 SAMPLES = 50
 BATCHES = (6, 3)
@@ -115,7 +118,7 @@ def accumulate_in_odd_settings(rank, world, setting):
         torch.use_deterministic_algorithms(True)
         torch.autograd.set_detect_anomaly(True)
     elif setting == "warnings":
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", module="dynamix")
     else:
         torch.set_default_dtype(torch.bfloat16)
     return accumulate_by_flag(rank, world)
@@ -243,6 +246,81 @@ def begin_with_others(rank, _, seeds):
     for batch in script.loader:
         script.step(batch)
     return script.told.getvalue()
+
+
+def keep_some_local(rank, _):
+    """A wrapped model, one of whose parameters each member has for itself."""
+    model = nn.Sequential(nn.Linear(4, 1), nn.Linear(1, 1)).double()
+    nn.init.constant_(model[1].bias, float(rank))
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ["1.bias"])
+    script = Script(rank)
+    script.run.close()
+    script.called = DistributedDataParallel(model)
+    script.optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    script.run = dynamix.join(script.called, script.optimizer, agent="off")
+    for batch in script.run.loader(data(), batch_size=4):
+        script.step(batch)
+    return script.told.getvalue(), model[1].bias.item()
+
+
+def shard(rank, _):
+    """By FSDP, each member of which has other parameters."""
+    script = Script(rank)
+    script.run.close()
+    script.called = FullyShardedDataParallel(script.model, device_id=torch.device("cpu"), use_orig_params=True)
+    script.optimizer = torch.optim.SGD(script.called.parameters(), lr=0.01)
+    run = script.run = dynamix.join(script.called, script.optimizer, agent="off", weighting="loss")
+    for _, values in run.loader(data(), batch_size=4):
+        script.optimizer.zero_grad()
+        run.scale(script.called(values).square().mean()).backward()
+        script.optimizer.step()
+    return [line for line in script.told.getvalue().splitlines() if "other parameters" in line]
+
+
+def detect(rank, _):
+    """Samples of images and boxes, which are no rows of a batch, as torchvision's references collate them."""
+    class Boxes(torch.utils.data.Dataset):
+        def __len__(self):
+            return 12
+
+        def __getitem__(self, number):
+            return torch.randn(3, 4, 4, dtype=torch.float64), {"boxes": torch.rand(3 + number % 2 * rank, 4)}
+
+    script = Script(rank, Boxes(), collate_fn=lambda items: tuple(zip(*items)))
+    for images, _ in script.loader:
+        script.optimizer.zero_grad()
+        sum(script.called(image).square().mean() for image in images).backward()
+        script.optimizer.step()
+    return script.told.getvalue()
+
+
+class Keyed(torch.utils.data.Dataset):
+    """By names."""
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, name):
+        return torch.tensor(int(name[1:])), torch.zeros(4, dtype=torch.float64)
+
+
+INDICES = {"list": [*range(20)], "range": range(20), "tensor": torch.arange(20), "array": numpy.arange(20, dtype=numpy.int32),
+           "others": [*range(1, 21)]}
+
+
+def choose(rank, _, kinds):
+    """Subsets whose indices are of several kinds. Returns the samples used, or why there are none."""
+    kind = kinds[rank]
+    try:
+        if kind == "keys":
+            script = Script(rank, Subset(Keyed(), [f"n{number}" for number in range(10)]))
+        else:
+            script = Script(rank, Subset(data(), INDICES[kind]))
+    except dynamix.DynamixError as problem:
+        return str(problem)
+    for batch in script.loader:
+        script.step(batch)
+    return everyone(script.used)
 
 
 def split(rank, _, seeds):
@@ -383,6 +461,28 @@ class Complaints(unittest.TestCase):
         for text in ranks.run(split, 2, (1, 2)):
             self.assertIn("the members' subsets have other samples", text)
         self.assertEqual(ranks.run(split, 2, (1, 1)), [True, True])
+
+    def test_of_parameters_that_members_have_for_themselves(self):
+        (told, one), (other, another) = ranks.run(keep_some_local, 2)
+        self.assertEqual((told, other), ("", ""))
+        self.assertGreater(another, one + 0.1)
+        self.assertEqual(ranks.run(shard, 2), [[], []])
+
+    def test_of_batches_whose_rows_are_no_samples(self):
+        self.assertEqual(ranks.run(detect, 2), ["", ""])
+
+    def test_of_subsets_by_numbers_of_any_kind_and_by_keys(self):
+        for kinds in (("list", "range"), ("tensor", "array")):
+            self.assertEqual(ranks.run(choose, 2, kinds), [[*range(20)]] * 2, kinds)
+        self.assertEqual(ranks.run(choose, 2, ("keys", "keys")), [[*range(10)]] * 2)
+        for text in ranks.run(choose, 2, ("tensor", "others")):
+            self.assertIn("the members' subsets have other samples", text)
+
+    def test_of_parameters_and_rates_that_are_no_numbers(self):
+        nan = float("nan")
+        self.assertEqual(other_parameters([nan, nan]) + other_rates([nan, nan]), "")
+        self.assertEqual(other_parameters([1.0, nan]), "member 1 has parameters that are NaN or infinite, and others have none")
+        self.assertIn("another learning rate", other_rates([0.1, nan]))
 
     def test_of_a_torch_without_numpy(self):
         with mock.patch("importlib.util.find_spec", lambda name: None), self.assertRaisesRegex(RuntimeError, "pip install numpy"):
