@@ -34,6 +34,13 @@ class _Pending(NamedTuple):
     future: Any  # that DDP waits for
 
 
+class _Registered(List[Any]):
+    """What a model remembers of its hooks; a copy, or one that is read from a file, has none and needs no dynamix."""
+
+    def __reduce__(self) -> Any:
+        return list, ()
+
+
 class Hook:
     """What the hook of one model knows. Without a step it gives the plain mean, as DDP does by itself."""
 
@@ -162,6 +169,7 @@ def register(model: DistributedDataParallel, peers: Peers) -> Hook:
             wrapped.register_comm_hook(hook, _hook)
         except RuntimeError as problem:
             raise RuntimeError(f"this model's communication hook is taken, and dynamix needs it: {problem}") from problem
+        wrapped._comm_hooks = _Registered(getattr(wrapped, "_comm_hooks", ()))
         _hooks[model] = hook
     if peers.elastic and model.find_unused_parameters:
         # It looks for them in its own group, which is this member alone, and drops what the others' branches gave.

@@ -94,7 +94,7 @@ class Peers:
     def _watch_members(self, notes: Notes) -> None:
         """Where one leaves, nobody waits for it any more in any group over Gloo that there is by now. Beside NCCL nobody can tell
         whose connections are whose, and in the run's own group alone."""
-        if "nccl" in str(_distributed.get_backend_config(self.group)):
+        if "nccl" in str(_distributed.distributed_c10d.get_backend_config(self.group)):
             notes.cut = self._connections.cut
             return
         if self.size > _LISTED_MEMBERS:

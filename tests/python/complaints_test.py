@@ -40,7 +40,7 @@ class Script:
         self.called = DistributedDataParallel(self.model) if wrapped else self.model
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         self.told = io.StringIO()
-        logging.getLogger("dynamix").addHandler(logging.StreamHandler(self.told))
+        logging.getLogger("dynamix").handlers = [logging.StreamHandler(self.told)]
         self.run = dynamix.join(self.called, self.optimizer, agent="off", rule=rule)
         self.loader = self.run.loader(data() if dataset is None else dataset, batch_size=BATCHES[rank], **options)
         self.used = []
@@ -346,7 +346,7 @@ def save_whole(rank, _):
     script.model = script.called.module
     numbers = [*range(20 * rank, 20 * rank + 20)]
     script.called(data().tensors[1][numbers]).square().mean().backward()
-    return type(script.called).__name__, script.error(numbers)
+    return type(script.called).__name__, b"dynamix" in file.getvalue(), script.error(numbers)
 
 
 def resume_in_second_epoch(rank, _):
@@ -381,8 +381,8 @@ def seed_by_rank(rank, _):
 
 class Complaints(unittest.TestCase):
     def test_of_a_model_that_is_saved_whole(self):
-        for name, worst in ranks.run(save_whole, 2):
-            self.assertEqual(name, "DistributedDataParallel")
+        for name, needs_dynamix, worst in ranks.run(save_whole, 2):
+            self.assertEqual((name, needs_dynamix), ("DistributedDataParallel", False))
             self.assertLess(worst, 1e-12)
 
     def test_of_a_resume_in_the_second_epoch(self):

@@ -35,6 +35,7 @@ LIMIT = 120
 EPOCHS, SAMPLES, BATCH = 3, 32, 4
 STEP_SECONDS = 0.01
 STOP_SECONDS = 1.5
+LONG_SECONDS = 12  # in one place: longer than a thread that looks for others' ends needs to think that it waits
 SENTENCE = re.compile(r"DynamixError: |is ended$|Connection (closed|reset)|Broken pipe|connect|Application timeout|Store", re.M)
 
 
@@ -86,7 +87,14 @@ def restarts_as_a_notebook():
     os.kill(os.getpid(), signal.SIGINT)
 
 
-GOES_ON = {"is stopped for a while": is_stopped, "forks": forks}
+def forks_one_that_exits():
+    if os.fork() == 0:
+        sys.exit(0)
+    os.wait()
+
+
+GOES_ON = {"is stopped for a while": is_stopped, "forks": forks, "forks one that exits": forks_one_that_exits,
+           "takes its time": lambda: time.sleep(LONG_SECONDS)}
 WAYS = {"returns": returns, "raises": raises, "raises beside a thread": raises_beside_a_thread, "sys.exit(0)": lambda: sys.exit(0),
         "sys.exit(3)": lambda: sys.exit(3), "os._exit(0)": lambda: os._exit(0), "os._exit(3)": lambda: os._exit(3),
         "SIGTERM": signalled(signal.SIGTERM), "SIGINT": signalled(signal.SIGINT), "SIGKILL": signalled(signal.SIGKILL),
@@ -264,7 +272,16 @@ def run_cell(kind, way, moment, port):
     """Its result; None in a member's process, which is to end now."""
     world = 2 if kind == "fixed" else 3
     who = zlib.crc32(f"{way} {moment}".encode()) % world
-    folder = tempfile.mkdtemp()  # no context: a member's process leaves it, too
+    folder, own = tempfile.mkdtemp(), os.getpid()
+    try:
+        return run_in(folder, kind, way, moment, port, world, who)
+    finally:
+        if os.getpid() == own:  # a member's process leaves this, too
+            shutil.rmtree(folder)
+
+
+def run_in(folder, kind, way, moment, port, world, who):
+    """The same, with a folder of its own."""
     pathlib.Path(folder, "port").write_text(str(port), encoding="ascii")
     pids = {}
     for rank in range(world):
@@ -280,7 +297,6 @@ def run_cell(kind, way, moment, port):
     steps = [float(line.split()[1]) for rank in pids if rank != who for line in said[rank].splitlines() if re.fullmatch(r"step [0-9.]+", line)]
     problem = judge(kind, way, moment, who, statuses, hung, said, ends)
     left = pathlib.Path(folder, "left").exists()
-    shutil.rmtree(folder)
     words = {rank: [line for line in text.splitlines() if line.strip() and not line.startswith("step ")][-3:] for rank, text in said.items()}
     return {"kind": kind, "way": way, "moment": moment, "who": who, "left": left, "problem": problem,
             "statuses": statuses, "seconds": {rank: round(value, 2) for rank, value in seconds.items()}, "longest_step": max(steps, default=None),
@@ -288,7 +304,9 @@ def run_cell(kind, way, moment, port):
 
 
 def applies(kind, way, moment):
-    """An elastic run has no collectives of the script's own, and no passes that are not summed; nobody is awaited behind his end."""
+    """An elastic run has no collectives of the script's own, and no passes that are not summed."""
+    if (way, moment) == ("forks one that exits", "in a loader with workers"):  # whose end is that of its parent's workers, by torch itself
+        return False
     return kind == "fixed" or moment not in ("in a metric's all_reduce", "in an accumulated pass")
 
 

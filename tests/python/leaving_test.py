@@ -288,6 +288,14 @@ def leave_a_batch(rank, world):
     return states
 
 
+def join_as_over_nccl(rank, world):
+    """Whether nobody looks, and what is cut is the run's own."""
+    with mock.patch.object(torch.distributed.distributed_c10d, "get_backend_config", lambda group: "cuda:nccl"):
+        model = torch.nn.Linear(8, 1)
+        peers = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.01), agent="off")._peers
+    return peers._watching is None, peers.notes.cut == peers._connections.cut
+
+
 class Looks(unittest.TestCase):
     """Of the thread that ends what another one waits for."""
 
@@ -330,6 +338,9 @@ class Looks(unittest.TestCase):
                                ("torch.distributed.distributed_c10d", False)):
             self.assertFalse(self.look(module, True, within), module)
         self.assertFalse(self.look("torch.distributed.distributed_c10d", True, steps=4))
+
+    def test_do_not_come_where_a_group_is_over_nccl(self):
+        self.assertEqual(ranks.run(join_as_over_nccl, 2), [(True, True)] * 2)
 
     def test_end_where_the_store_has_gone(self):
         notes = leaving.Notes([0, 1], 0)
