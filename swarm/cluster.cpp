@@ -85,7 +85,8 @@ std::string write_models(const std::string& directory) {
 std::string place_arbitrators(cluster::cluster_file& file, const std::function<std::uint16_t()>& free_port) {
   const auto plan = cluster::plan_tree(file);
   for (std::size_t i = 1; i < plan.nodes.size(); ++i)
-    std::ranges::find(file.hosts, plan.nodes[i].host, &cluster::host::name)->port = free_port();
+    if (!plan.nodes[i].stands_by) // a swarm loses no shard
+      std::ranges::find(file.hosts, plan.nodes[i].host, &cluster::host::name)->port = free_port();
   return plan.error;
 }
 

@@ -219,7 +219,9 @@ TEST_F(RunLibrary, IsServedUnderTheRulesOfThePage) {
     EXPECT_EQ(client.Post(what, proof, "", "text/plain")->status, 405) << what;
   }
   EXPECT_EQ(json::parse(client.Get("/api/runs", proof)->body)["runs"].size(), 1U);
-  EXPECT_EQ(json::parse(client.Get("/api/state?run=one", proof)->body)["now"]["windows"], 1);
+  EXPECT_TRUE(wait_until([&] { // it is read once somebody asks for it
+    return json::parse(client.Get("/api/state?run=one", proof)->body)["now"]["windows"] == 1;
+  }));
   EXPECT_THAT(client.Get("/", proof)->body, HasSubstr("id=\"runs\""));
   EXPECT_THAT(client.Get("/?run=one", proof)->body, HasSubstr("id=\"tiles\""));
   for (const auto* what :
