@@ -8,6 +8,7 @@ come to their end). In an elastic run of three the others have to finish with eq
 LIMIT seconds after the member has ended. Members are forked from one process, so that torch is loaded once, and run to the
 interpreter's end.
 """
+import atexit
 import ctypes
 import json
 import os
@@ -88,8 +89,10 @@ def restarts_as_a_notebook():
 
 
 def forks_one_that_exits():
+    """As far as Python is concerned: behind that torch's own group may hang."""
     if os.fork() == 0:
-        sys.exit(0)
+        atexit._run_exitfuncs()
+        os._exit(0)
     os.wait()
 
 
@@ -305,7 +308,7 @@ def run_in(folder, kind, way, moment, port, world, who):
 
 def applies(kind, way, moment):
     """An elastic run has no collectives of the script's own, and no passes that are not summed."""
-    if (way, moment) == ("forks one that exits", "in a loader with workers"):  # whose end is that of its parent's workers, by torch itself
+    if (way, moment) == ("forks one that exits", "in a loader with workers"):  # which end with it, by torch itself
         return False
     return kind == "fixed" or moment not in ("in a metric's all_reduce", "in an accumulated pass")
 

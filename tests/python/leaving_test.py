@@ -22,7 +22,7 @@ import dynamix
 from dynamix import leaving, sockets
 
 SCRIPT = """
-import os, sys, threading, time
+import atexit, os, sys, threading, time
 sys.path.insert(0, sys.argv[1])
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -47,7 +47,8 @@ def train():
             if "forks" in way and (rank, epoch, number) == (who, 1, 2):
                 child = os.fork()
                 if child == 0:
-                    sys.exit(0)  # as any interpreter ends
+                    atexit._run_exitfuncs()  # as an interpreter ends; behind that torch's own group may hang in a forked child
+                    os._exit(0)
                 os.waitpid(child, 0)
             elif "evaluates" not in way and (rank, epoch, number) == (who, 1, 2):
                 if "thread" in way:  # that the interpreter waits for
