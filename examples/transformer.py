@@ -76,15 +76,18 @@ def main():
     loader = run.loader(dataset, options.batch, collate_fn=collate, num_workers=options.workers)
     with run:
         for epoch in range(run.epoch, options.epochs):
+            losses, letters = 0.0, 0
             for inputs, targets in loader:
-                run.weight(int((targets != IGNORED).sum()))
+                count = int((targets != IGNORED).sum())
+                run.weight(count)
                 optimizer.zero_grad()
                 loss = nn.functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
                 loss.backward()
                 run.report(loss=loss.detach())
                 optimizer.step()
+                losses, letters = losses + loss.item() * count, letters + count
             if rank == 0:
-                print(f"epoch {epoch}: loss {loss.item():.3f}, batch sizes {run.status.batches}", flush=True)
+                print(f"epoch {epoch}: loss {losses / letters:.3f}, batch sizes {run.status.batches}", flush=True)
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ class Work:
 class Steps(unittest.TestCase):
     def test_are_told_as_the_device_had_them(self):
         device, client = Device(), Client()
-        step = Step(client, types.SimpleNamespace(size=1, position=0), clock=DeviceClock(device.mark))
+        step = Step(client, types.SimpleNamespace(size=1, position=0, notes=None), clock=DeviceClock(device.mark))
         step.restart_clock()
         for _ in range(3):
             since = step.fetching()

@@ -85,7 +85,7 @@ class Text(unittest.TestCase):
         for options in ((), ("--workers", "1", "--stream", *map(str, (SOURCE / "docs").glob("*.md")))):
             shown = epochs(example("transformer.py", "--epochs", "2", *options, world=2))
             losses = [float(line.split("loss ")[1].split(",")[0]) for line in shown]
-            self.assertLess(losses[-1], 3.2)
+            self.assertLess(losses[-1], 3.3)
 
     def test_trains_an_lstm(self):
         losses = [float(line.split("loss ")[1].split(",")[0]) for line in epochs(example("lstm.py", world=2))]
