@@ -153,7 +153,7 @@ TEST_F(Forms, ATreeDecidesForHostsOfSeveralTrainingProcesses) {
     client.say_farewell();
   const auto ended = agents.wait();
   EXPECT_EQ(ended.code, 0) << ended.output;
-  ASSERT_GE(windows().size(), 4U);
+  ASSERT_GE(windows().size(), 2U) << "a shard passes over windows that end while one before them is on its way up";
   EXPECT_EQ(windows().back().workers.size(), 4U);
   EXPECT_EQ(windows().back().workers.back().report.host, "w1/1");
   EXPECT_GE(farewell_of("w1+1").decisions.applied, 2U);
