@@ -22,7 +22,7 @@ struct place;
 
 /// How many time-outs of a request a connection for gradients lasts whose peer takes nothing. A cut wire ends it, long
 /// before a step is missed; a process that stands still, or a link that fails over, for a few seconds does not.
-constexpr std::uint32_t silent_peer_requests = 4;
+constexpr std::uint32_t silent_peer_requests = 2;
 
 /// Where a member's host is reached.
 struct member_host {
