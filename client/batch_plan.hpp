@@ -30,7 +30,7 @@ public:
   const planned_batches& newest() const { return entries_.back(); }
   /// Replaces what was planned from `next.from_step` on.
   void add(planned_batches next);
-  /// Forgets what holds only in steps before that one.
+  /// Forgets what holds only in steps before `step`.
   void forget_before(std::uint64_t step);
   /// By rising step; at least one.
   std::span<const planned_batches> entries() const { return entries_; }
