@@ -272,7 +272,8 @@ private:
         (run_.progress().training() ? fmt::format(" {} into training, in or after window {}",
                                                   duration(run_.progress().elapsed_seconds()), run_.progress().window())
          : begun_                   ? " in training"
-                                    : " before training began");
+                                    : " before training began") +
+        (disk_is_full(options_.run.path()) ? "; no space is left on the disk of " + options_.run.path() : "");
     outcome_.last_words =
         "The end of " + options_.run.log(host) + ":\n" + last_lines(options_.run.log(host), log_lines_shown);
   }
@@ -280,7 +281,6 @@ private:
   void start_again(const std::string& host, const std::string& how) {
     if (disk_is_full(options_.run.path())) { // it would only end so again, and its log could not say why
       blame(host, how);
-      outcome_.error += "; no space is left on the disk of " + options_.run.path();
       return end_all(phase::failing, SIGINT, milliseconds(3 * timeouts_.shutdown_timeout_ms));
     }
     const auto plan = processes_.failed(host, now_seconds(), how);
