@@ -330,7 +330,7 @@ def _connected_anew(store: Any) -> Any:
     while hasattr(below, "underlying_store"):
         below = below.underlying_store
     if isinstance(below, _distributed.TCPStore):
-        return _distributed.TCPStore(below.host, below.port, None, False)
+        return _distributed.TCPStore(below.host, below.port, None, False, use_libuv=below.libuvBackend)
     return store
 
 
