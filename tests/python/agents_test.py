@@ -212,9 +212,8 @@ class Agents(unittest.TestCase):
     def test_serve_a_script_under_torchrun(self):
         with tempfile.TemporaryDirectory() as folder:
             run = os.path.join(folder, "run")
-            command = [agents.program(), "exec", "--workers", "2", "--run", run, "--set", "batch.initial=32", "--", sys.executable,
-                       "-m", "torch.distributed.run", "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", "--nproc_per_node",
-                       "2", str(SOURCE / "examples/transformer.py"), "--epochs", "2"]
+            command = [agents.program(), "exec", "--workers", "2", "--run", run, "--set", "batch.initial=32", "--",
+                       *agents.torchrun(), "--nproc_per_node", "2", str(SOURCE / "examples/transformer.py"), "--epochs", "2"]
             environment = {**os.environ, "PYTHONPATH": str(SOURCE / "python"), "OMP_NUM_THREADS": "1"}
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=400)
             self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))

@@ -202,7 +202,7 @@ class Trial:
     def _train(self, folder, sockets):
         self._lives, deaths = collections.Counter(), []
         if self._by_tcp:
-            store = torch.distributed.TCPStore("127.0.0.1", 0, None, True)
+            store = ranks.serve_store()
             pathlib.Path(folder, "port").write_text(f"{store.port} {self._prefix}", encoding="ascii")
         self._wrapped, self._workers = self._random.random() < 0.5 or self._passes > 1, self._random.choice((0, 0, 2))
         self._wrapped = self._wrapped and not self._branches

@@ -204,7 +204,7 @@ def read_while_a_group_forms(rank, world, port, prefixes):
 
 class Stores(unittest.TestCase):
     def test_are_read_while_a_group_forms_without_end(self):
-        served = torch.distributed.TCPStore("127.0.0.1", 0, None, True)
+        served = ranks.serve_store()
         for prefixes in ((), ("run",), ("runs", "7")):
             self.assertEqual(ranks.run(read_while_a_group_forms, 1, served.port, prefixes), [(False, False)])
 

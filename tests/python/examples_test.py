@@ -16,7 +16,6 @@ import torch.distributed
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE / "python"), "OMP_NUM_THREADS": "1"}
-TORCHRUN = ["-m", "torch.distributed.run", "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0"]
 ranks.SECONDS = max(ranks.SECONDS, 400)
 
 
@@ -42,7 +41,7 @@ def example(name, *arguments, world=1):
 
 
 def under_torchrun(name, *arguments, **variables):
-    done = subprocess.run([sys.executable, *TORCHRUN, "--nproc_per_node", "2", str(SOURCE / "examples" / name), "--agent", "off",
+    done = subprocess.run([*agents.torchrun(), "--nproc_per_node", "2", str(SOURCE / "examples" / name), "--agent", "off",
                            *arguments], env={**ENVIRONMENT, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           timeout=ranks.SECONDS)
     text = done.stdout.decode(errors="replace")
@@ -127,7 +126,7 @@ class Frameworks(unittest.TestCase):
         variables = dict(word.split("=") for word in words[:words.index("dynamix-node")])
         words = words[len(variables):]
         at = words.index("--") + 1
-        words[at:at + 1] = [sys.executable, *(TORCHRUN if words[at] == "torchrun" else [])]
+        words[at:at + 1] = agents.torchrun() if words[at] == "torchrun" else [sys.executable]
         words[0], words[-1] = agents.program(), str(SOURCE / words[-1])
         with tempfile.TemporaryDirectory() as folder:
             words[2:2] = ["--out", "run"]

@@ -436,12 +436,28 @@ def train_waves(rank, world, ddp):
     return worst, known
 
 
+def wrap_waves(rank, world):
+    """What DistributedDataParallel says of complex parameters: Gloo sends none before torch 2.7."""
+    try:
+        DistributedDataParallel(Waves())
+    except RuntimeError as problem:
+        return str(problem)
+    return ""
+
+
 class Complex(unittest.TestCase):
+    def check(self, ddp):
+        for worst, known in ranks.run(train_waves, 2, ddp):
+            self.assertLess(worst, 1e-12)
+            self.assertTrue(known)
+
     def test_parameters_have_the_gradient_of_the_joined_batch(self):
-        for ddp in (True, False):
-            for worst, known in ranks.run(train_waves, 2, ddp):
-                self.assertLess(worst, 1e-12)
-                self.assertTrue(known)
+        self.check(ddp=False)
+
+    def test_parameters_have_it_under_ddp(self):
+        if "Invalid scalar type" in ranks.run(wrap_waves, 2)[0]:
+            self.skipTest("this torch's DistributedDataParallel takes no complex parameters over Gloo")
+        self.check(ddp=True)
 
 
 def contrast(features, others, first=0):

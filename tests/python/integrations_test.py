@@ -10,6 +10,7 @@ import tempfile
 import unittest
 import warnings
 
+import agents
 import ranks
 import torch
 import torch.distributed as dist
@@ -271,8 +272,7 @@ def quiet(*loggers):
 
 def outside(script, *how):
     """What the checks of a script of accelerate's came to: {name: result}."""
-    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--rdzv_backend", "c10d",
-                           "--rdzv_endpoint", "127.0.0.1:0", os.path.join(os.path.dirname(__file__), "outside.py"), script, *how],
+    done = subprocess.run([*agents.torchrun(), "--nproc_per_node", "2", os.path.join(os.path.dirname(__file__), "outside.py"), script, *how],
                           env={**os.environ, "ACCELERATE_USE_CPU": "1"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=500)
     lines = [line.split(" ", 1)[1] for line in done.stdout.decode(errors="replace").splitlines() if line.startswith(script + " ")]
     return dict(line.split(": ", 1) for line in lines)

@@ -169,7 +169,8 @@ raise ValueError("no window")
 
 def start(way, who, folder, world=2, sockets=None):
     """The processes of a fixed group, of which `who` leaves in some way in its second epoch."""
-    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agents.take_free_ports(1)[0]), "WORLD_SIZE": str(world)}
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agents.take_free_ports(1)[0]), "WORLD_SIZE": str(world),
+                   "PYTHONWARNINGS": "ignore:This process:DeprecationWarning"}  # Python's own of a fork beside threads, from 3.12 on
     environment.pop("DYNAMIX_AGENT", None)
     if sockets:
         environment["DYNAMIX_AGENT"] = sockets

@@ -23,8 +23,7 @@ from dynamix.adoption import Adoption
 from dynamix.board import Board
 from dynamix.observed_steps import ObservedStep, ObservedSteps
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0",
-            "--nproc_per_node", "2"]
+TORCHRUN = [*agents.torchrun(), "--nproc_per_node", "2"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": ranks.PACKAGE, "OMP_NUM_THREADS": "1", "DYNAMIX_NODE": agents.program() or ""}
 
 

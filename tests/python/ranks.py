@@ -20,6 +20,11 @@ import torch.distributed
 SECONDS = float(os.environ.get("DYNAMIX_TEST_SECONDS", 120))
 
 
+def serve_store():
+    """Where members of a run meet, as long as it is kept; of what USE_LIBUV allows, which a TCPStore itself does not read."""
+    return torch.distributed.TCPStore("127.0.0.1", 0, None, True, use_libuv=os.environ.get("USE_LIBUV") != "0")
+
+
 def _rank(function, rank, world, meeting, connection, arguments):
     status = 0
     faulthandler.dump_traceback_later(SECONDS * 0.9)  # where a rank hangs

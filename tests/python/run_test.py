@@ -67,12 +67,12 @@ class Loader(unittest.TestLoader):
 
 
 def choose_store():
-    """Debian's torch has no libuv, which torchrun asks for all the same unless it is told not to."""
+    """Debian's torch has no libuv, which torchrun asks for unless it is told not to, and always where it serves a store (agents.torchrun)."""
     import torch.distributed
     try:
         torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=True)
     except RuntimeError:
-        os.environ["USE_LIBUV"] = "0"
+        os.environ.update(USE_LIBUV="0", TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1")
 
 
 if __name__ == "__main__":

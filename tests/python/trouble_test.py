@@ -326,9 +326,8 @@ class Trouble(unittest.TestCase):
             script, run = os.path.join(folder, "train.py"), os.path.join(folder, "run")
             with open(script, "w", encoding="ascii") as file:
                 file.write(SCRIPT)
-            command = [agents.program(), "exec", "--workers", "2", "--out", run, "--", sys.executable, "-m",
-                       "torch.distributed.run", "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", "--nproc_per_node",
-                       "2", "--max_restarts", "1", script, folder]
+            command = [agents.program(), "exec", "--workers", "2", "--out", run, "--", *agents.torchrun(),
+                       "--nproc_per_node", "2", "--max_restarts", "1", script, folder]
             environment = {**os.environ, "PYTHONPATH": ranks.PACKAGE, "OMP_NUM_THREADS": "1"}
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=400)
             self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))
