@@ -78,7 +78,7 @@ def store_of(folder):
     port = pathlib.Path(folder, "port")
     if port.exists():
         number, _, prefix = port.read_text(encoding="ascii").partition(" ")
-        store = torch.distributed.TCPStore("127.0.0.1", int(number), None, False)
+        store = ranks.store(int(number))
         return torch.distributed.PrefixStore(prefix, store) if prefix else store
     return torch.distributed.FileStore(os.path.join(folder, "store"), -1)
 
@@ -202,7 +202,7 @@ class Trial:
     def _train(self, folder, sockets):
         self._lives, deaths = collections.Counter(), []
         if self._by_tcp:
-            store = ranks.serve_store()
+            store = ranks.store()
             pathlib.Path(folder, "port").write_text(f"{store.port} {self._prefix}", encoding="ascii")
         self._wrapped, self._workers = self._random.random() < 0.5 or self._passes > 1, self._random.choice((0, 0, 2))
         self._wrapped = self._wrapped and not self._branches

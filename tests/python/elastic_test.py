@@ -190,7 +190,7 @@ def train_a_stream(_, __, folder, rank, size, steps):
 def read_while_a_group_forms(rank, world, port, prefixes):
     """Whether the store can be read behind an attempt at a group with a member that does not come, for which Torch
     waits."""
-    store = torch.distributed.TCPStore("127.0.0.1", port, None, False)
+    store = ranks.store(port)
     for prefix in prefixes:
         store = torch.distributed.PrefixStore(prefix, store)
     members = Members(store, 0, 2, 10 * ranks.SECONDS)
@@ -204,7 +204,7 @@ def read_while_a_group_forms(rank, world, port, prefixes):
 
 class Stores(unittest.TestCase):
     def test_are_read_while_a_group_forms_without_end(self):
-        served = ranks.serve_store()
+        served = ranks.store()
         for prefixes in ((), ("run",), ("runs", "7")):
             self.assertEqual(ranks.run(read_while_a_group_forms, 1, served.port, prefixes), [(False, False)])
 

@@ -61,7 +61,7 @@ def main(epochs):
             torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "checkpoint.pth")
     parameters = torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
     # One write: each part that print() writes by itself may come behind the other process's.
-    os.write(1, f"parameters {rank} {hashlib.sha256(parameters.numpy().tobytes()).hexdigest()}\n".encode())
+    os.write(1, f"parameters {rank} {hashlib.sha256(parameters.numpy().tobytes()).hexdigest()}\\n".encode())
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 

@@ -20,9 +20,10 @@ import torch.distributed
 SECONDS = float(os.environ.get("DYNAMIX_TEST_SECONDS", 120))
 
 
-def serve_store():
-    """Where members of a run meet, as long as it is kept; of what USE_LIBUV allows, which a TCPStore itself does not read."""
-    return torch.distributed.TCPStore("127.0.0.1", 0, None, True, use_libuv=os.environ.get("USE_LIBUV") != "0")
+def store(port=0):
+    """Where members of a run meet: served as long as it is kept, or the one at that port; as USE_LIBUV says, which a TCPStore does
+    not read itself."""
+    return torch.distributed.TCPStore("127.0.0.1", port, None, port == 0, use_libuv=os.environ.get("USE_LIBUV") != "0")
 
 
 def _rank(function, rank, world, meeting, connection, arguments):
