@@ -50,7 +50,7 @@ void add_set(CLI::App& command, std::vector<std::string>& set) {
 
 void add_comparison_options(CLI::App& command, compare_arguments& arguments) {
   arguments.jobs = std::max(1U, std::thread::hardware_concurrency());
-  command.add_option("--jobs", arguments.jobs, "Threads, of what is simulated")
+  command.add_option("--jobs", arguments.jobs, "Threads for what is simulated")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   add_set(command, arguments.set);

@@ -120,8 +120,8 @@ int arbitrators(const arbitrators_arguments& arguments, command_context& context
 
 void add_arbitrators(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<arbitrators_arguments>();
-  auto* command = app.add_subcommand("arbitrators", "List the arbitrators of a running cluster, or change which shards "
-                                                    "of its tree take workers while it trains");
+  auto* command =
+      app.add_subcommand("arbitrators", "List a running cluster's arbitrators; add, drain or move shards of its tree");
   command->add_option("--run", arguments->run, "Run directory, on the host that holds the root")->required();
   command->add_flag("--json", arguments->as_json, "Print JSON");
   std::vector<CLI::Option*> verbs;

@@ -94,8 +94,8 @@ int print_script(const CLI::App& app, bool zsh, command_context& context) {
 
 void add_completion(CLI::App& app, command_context& context) {
   auto shell = std::make_shared<std::string>();
-  auto* command = app.add_subcommand("completion", "Print the script by which a shell completes this command line; for "
-                                                   "bash: source <(dynamix-node completion bash)");
+  auto* command = app.add_subcommand(
+      "completion", "Print a shell's completion script; for bash: source <(dynamix-node completion bash)");
   command->add_option("shell", *shell, "bash or zsh")->required()->check(CLI::IsMember({"bash", "zsh"}));
   command->callback([shell, &app, &context] {
     context.work = [shell, &app, &context] { return print_script(app, *shell == "zsh", context); };

@@ -108,7 +108,7 @@ void add_dashboard(CLI::App& app, command_context& context) {
                       "File with the bearer token that clients must present; needed beyond loopback");
   auto* certificate = command->add_option("--tls-certificate", arguments->certificate_file,
                                           "Certificate of the page in PEM, its chain behind it; without it plain HTTP");
-  auto* key = command->add_option("--tls-key", arguments->key_file, "Its private key");
+  auto* key = command->add_option("--tls-key", arguments->key_file, "The certificate's private key");
   certificate->needs(key);
   key->needs(certificate);
   command->callback(

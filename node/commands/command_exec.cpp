@@ -299,10 +299,8 @@ int exec(const exec_arguments& arguments, command_context& context) {
 
 void add_exec(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<exec_arguments>();
-  auto* command = app.add_subcommand(
-      "exec",
-      "Run a training command of your own with an agent for each of its processes, all on this machine; or beside "
-      "the agent of a host that runs already (--name)");
+  auto* command =
+      app.add_subcommand("exec", "Run a training command of your own with an agent for each of its processes");
   auto* cluster =
       command->add_option("--cluster", arguments->cluster, "Cluster file with training.trainer = \"client\"");
   command->add_option("--workers", arguments->workers, "In place of a cluster file: so many training processes")

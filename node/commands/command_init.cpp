@@ -229,12 +229,14 @@ void add_init(CLI::App& app, command_context& context) {
   command->add_option("--hosts", arguments->hosts,
                       "Names between commas, also node[01-16], with =ADDRESS where it differs");
   command->add_option("--hostfile", arguments->hostfile,
-                      "A host per line, as MPI's programs read it (slots are left aside)");
+                      "File with a host per line, as MPI's programs read it (slots are ignored)");
   command->add_flag("--slurm", arguments->slurm, "The nodes of this Slurm allocation (SLURM_JOB_NODELIST)");
   command->add_flag("--from-env", arguments->from_env,
                     "The hosts of the job that this is part of: Slurm, PBS, LSF, Grid Engine or OAR");
-  command->add_option("--name", arguments->name, "Of the cluster")->capture_default_str();
-  command->add_option("--port", arguments->port, "Of every host")->check(CLI::Range(1, 65535))->capture_default_str();
+  command->add_option("--name", arguments->name, "Name of the cluster")->capture_default_str();
+  command->add_option("--port", arguments->port, "Port of every host")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str();
   command->add_option("--out", arguments->out, "File to write")->capture_default_str();
   command->add_flag("--force", arguments->force, "Replace the file where there is one");
   command->add_flag("--no-keys", arguments->no_keys,

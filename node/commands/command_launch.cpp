@@ -126,7 +126,7 @@ void add_launch(CLI::App& app, command_context& context) {
       "Directory on the hosts, below the home directory there unless absolute; each host has one of its "
       "own in it (default: dynamix-runs/NAME of the run directory)");
   add_reach(*command, arguments->remote);
-  command->add_flag("--log", arguments->log, "Print what the hosts log, with their names before it");
+  command->add_flag("--log", arguments->log, "Print the hosts' logs, with the host's name before each line");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->add_flag("--json", arguments->json,
                     "Print the workers' table as JSON, and nothing else, on standard output");

@@ -6,10 +6,33 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <ostream>
+#include <sstream>
 
 namespace dynamix::node {
 namespace {
+
+/// CLI11's help, broken so that it fits a terminal of 100 columns.
+class help_text : public CLI::Formatter {
+public:
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    constexpr std::size_t columns = 100;
+    std::istringstream lines(CLI::Formatter::make_help(app, std::move(name), mode));
+    std::string text;
+    for (std::string line; std::getline(lines, line); text += line + "\n") {
+      const std::size_t indent = line.starts_with("  ") ? get_column_width() : 0;
+      while (line.size() > columns) {
+        const auto space = line.rfind(' ', columns);
+        if (space == std::string::npos || space <= indent)
+          break; // one long word
+        text += line.substr(0, space) + "\n";
+        line = std::string(indent, ' ') + line.substr(space + 1);
+      }
+    }
+    return text;
+  }
+};
 
 /// The command that the line is for; null: none.
 const CLI::App* find_command(const CLI::App& app, const std::vector<std::string>& arguments) {
@@ -63,8 +86,9 @@ std::string as_shell_line(const std::vector<std::string>& arguments) {
 } // namespace
 
 int run_command_line(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
-  CLI::App app("Trains a model with synchronous data-parallel SGD and adapts each worker's batch size while it trains.",
+  CLI::App app("Trains a model by synchronous data-parallel SGD, and adapts each worker's batch size meanwhile.",
                "dynamix-node");
+  app.formatter(std::make_shared<help_text>());
   // The trainer is not loaded for it: the program starts without.
   const std::string torch = DYNAMIX_TORCH_VERSION;
   app.set_version_flag("--version", "dynamix-node " DYNAMIX_VERSION +

@@ -45,9 +45,8 @@ int report(const report_arguments& arguments, command_context& context) {
 
 void add_report(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<report_arguments>();
-  auto* command =
-      app.add_subcommand("report", "Tell what came of a run, also of one that still goes on: tables here, and a "
-                                   "page with charts in one HTML file");
+  auto* command = app.add_subcommand(
+      "report", "Print tables of a run, even one that still goes on, and write an HTML file with charts");
   command->add_option("--run", arguments->run, "Run directory")->required();
   command->add_option("--html", arguments->html, "Where the page goes (default: report.html in the run directory)");
   command->add_flag("--json", arguments->json, "Print the workers' table as JSON, and write no page");

@@ -251,7 +251,7 @@ void add_simulate(CLI::App& app, command_context& context) {
   command->add_option("--policy", arguments->policy, "Overrides the file's arbitrator.policy");
   command->add_option("--policy-file", arguments->policy_file, "Overrides the file's arbitrator.policy_file");
   command->add_option("--mode", arguments->mode, "train or infer (overrides the file's arbitrator.mode)");
-  command->add_option("--seed", arguments->seed, "The first, instead of the file's cluster.seed");
+  command->add_option("--seed", arguments->seed, "Seed of the first run (overrides the file's cluster.seed)");
   command->add_option("--seeds", arguments->seeds, "Runs, each with the next seed")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

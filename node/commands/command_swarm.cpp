@@ -106,7 +106,7 @@ void add_swarm(CLI::App& app, command_context& context) {
   command->add_option("--out", arguments->out,
                       "New or empty directory for cluster file, ledger and logs (default: nothing is kept)");
   command->add_flag("--insecure", arguments->insecure,
-                    "Make no keys for this swarm: its processes talk in the clear, as if to measure what links cost");
+                    "Make no keys for this swarm: its processes talk in the clear, to measure what links cost");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->add_flag("--json", arguments->json, "Print the figures as JSON, and nothing else, on standard output");
   command->add_option("--part", arguments->part, "The process of the swarm that this is")->group("");

@@ -180,9 +180,8 @@ int top(const top_arguments& arguments, command_context& context) {
 
 void add_top(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<top_arguments>();
-  auto* command = app.add_subcommand("top", "Watch a running cluster in the terminal; h lists the keys. Printed once "
-                                            "where the output is not a terminal");
-  auto* url = command->add_option("--url", arguments->url, "Its page")->capture_default_str();
+  auto* command = app.add_subcommand("top", "Watch a running cluster in the terminal; h lists the keys");
+  auto* url = command->add_option("--url", arguments->url, "The cluster's page")->capture_default_str();
   command->add_option("--run", arguments->run, "Run directory to read instead, of a running or finished run")
       ->excludes(url);
   command->add_option("--token-file", arguments->token_file, "File with the page's bearer token");

@@ -14,11 +14,14 @@ _USAGE = """usage: dynamix COMMAND [RUN] [OPTION...]
   top RUN                     watch a run in the terminal
   report RUN                  tables of a run, and one page with all charts
   explain RUN                 why batch sizes were chosen, in the newest window or in --window N
-  exec [OPTION...] -- COMMAND  start the agents of this machine, and COMMAND beside them; with --observe
+  exec [OPTION...] -- COMMAND
+                              start the agents of this machine, and COMMAND beside them; with --observe
                               only measure a plain script and say what joining would gain
-  tensorboard RUN [DIRECTORY]  write event files for TensorBoard (into RUN/tensorboard)
+  tensorboard RUN [DIRECTORY]
+                              write event files for TensorBoard (into RUN/tensorboard)
 
-RUN is a run directory. All but tensorboard are dynamix-node's: `dynamix report --help`."""
+RUN is a run directory. All but tensorboard are dynamix-node's (`dynamix report --help`), and its
+other commands work here, too."""
 _OF_RUNS = ("top", "report", "explain")
 
 

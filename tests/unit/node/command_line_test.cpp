@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <sched.h>
+#include <sstream>
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -69,6 +70,17 @@ TEST_F(CommandLine, OffersHelpEverywhere) {
   const auto version = ask({"--version"});
   EXPECT_EQ(version.code, exit_done);
   EXPECT_THAT(version.out, StartsWith("dynamix-node "));
+}
+
+TEST_F(CommandLine, OffersHelpThatFitsATerminalOf100Columns) {
+  for (const auto& command : std::vector<std::vector<std::string>>{
+           {}, {"run"}, {"exec"}, {"compare"}, {"arbitrators"}, {"generate-scenarios"}, {"keys", "init"}}) {
+    auto arguments = command;
+    arguments.emplace_back("--help");
+    std::istringstream lines(ask(arguments).out);
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_LE(line.size(), 100U) << line;
+  }
 }
 
 TEST_F(CommandLine, RefusesWrongArgumentsWithCode2) {
