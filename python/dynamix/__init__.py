@@ -15,9 +15,18 @@ import importlib.util
 import os
 import sys
 
-from .world import NO_TORCH
+from .world import NO_TORCH, torch_problem
 
-if importlib.util.find_spec("torch") is not None:
+
+def _torch_problem() -> str:
+    if importlib.util.find_spec("torch") is None:
+        return NO_TORCH.format(sys.executable)
+    import torch
+    return torch_problem(torch.__version__)
+
+
+_problem = _torch_problem()
+if not _problem:
     from .checkpoint import save
     from .client import DynamixError
     from .joining import join
@@ -26,7 +35,7 @@ if importlib.util.find_spec("torch") is not None:
     from .status import Status
     from .stream import Stream
 elif os.path.basename((getattr(sys, "argv", None) or [""])[0]) not in ("dynamix", "dynamix-node", "-m"):  # these commands need none
-    raise ModuleNotFoundError(NO_TORCH.format(sys.executable), name="torch")
+    raise (ImportError if "torch" in sys.modules else ModuleNotFoundError)(_problem, name="torch")
 
 __version__ = "0.1.0"
 __all__ = ["DynamixError", "Loader", "Run", "Status", "Stream", "join", "save"]
