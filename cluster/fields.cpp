@@ -99,9 +99,8 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      {},
      membership_names},
     {"cluster", "workers_min", in<&cluster_file::workers_min>,
-     "Training begins when as many workers have come, and waits for no more; 0 is all of the file. With "
-     "`batch.initial` "
-     "on as many begins the global batch of an open cluster.",
+     "Training begins when so many workers have come; 0: all of the file. The global batch of an open cluster begins "
+     "with `batch.initial` on so many.",
      closed(0, 4096)},
     {"cluster", "workers_max", in<&cluster_file::workers_max>,
      "Most workers of an open cluster, with those of the file; more are told to wait. 0 where it is not open.",
@@ -164,12 +163,13 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      {},
      vocabulary_names},
     {"training", "vocabulary_size", in<training_section, &training::vocabulary_size>,
-     "Tokens of a vocabulary of words or byte pairs. Of words the most frequent ones have one, and another stands for "
-     "all others; byte pairs need 257 or more.",
+     "Tokens of a vocabulary of words or byte pairs. The most frequent words have one each, and one stands for all "
+     "others; byte pairs need 257 or more.",
      closed(2, 65536)},
     {"training", "sampled_softmax", in<training_section, &training::sampled_softmax>,
      "Words that the lstm's loss sets against the right ones, drawn anew for each step and worker, in place of the "
-     "whole vocabulary; its embeddings' gradients are then sparse. 0, or no fewer than there are: the whole.",
+     "whole vocabulary; its embeddings' gradients are then sparse. 0, or as many as the vocabulary has: the whole "
+     "vocabulary.",
      closed(0, 65536)},
     {"training", "interactions_scale", in<training_section, &training::interactions_scale>,
      "Users, items and interactions of the data set interactions, as a share of MovieLens-20M's.", open_low(1)},
@@ -218,12 +218,11 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      {},
      augmentation_names},
     {"training", "micro_batch", in<training_section, &training::micro_batch>,
-     "Most samples that a worker computes at once; the gradients of a larger batch are accumulated. 0 is all. Where "
-     "the "
-     "memory does not hold them, it is lowered while training.",
+     "Most samples that a worker computes at once; the gradients of a larger batch are accumulated. 0: all. Where "
+     "memory does not hold so many, it is lowered while training.",
      closed(0, highest_batch)},
     {"training", "memory_mb", in<training_section, &training::memory_mb>,
-     "MB of memory that a worker's process may take, but for what files back: where a step would need more it is "
+     "MB of memory that a worker's process may take, without file-backed pages: a step that would need more is "
      "computed in parts. 0: what its control group allows, or no limit.",
      closed(0, 1e7)},
     {"training", "momentum", in<training_section, &training::momentum>, "Momentum of sgd.", {0, 1, false, true}},
@@ -331,7 +330,7 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "Every worker's batch size under static-best; 0 is batch.initial. `compare` finds the best.",
      closed(0, highest_batch)},
     {"arbitrator", "guard", in<arbitrator_section, &arbitrator::guard>,
-     "Replaces a learned policy's choice that measured step times say is bad."},
+     "Replaces a learned policy's choices that measured step times predict to be slower."},
     {"arbitrator", "guard_margin", in<arbitrator_section, &arbitrator::guard_margin>,
      "Share of the predicted goodput that a learned policy may give away before the guard acts.", closed(0, 1)},
     {"arbitrator", "shadow", in<arbitrator_section, &arbitrator::shadow>,

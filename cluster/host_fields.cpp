@@ -61,9 +61,8 @@ const std::vector<settings::field<host_entry>> host_rows = {
     {"host", "count", in<&host_entry::count>,
      "So many equal hosts: NAME-1, NAME-2, ... on this port and those that follow.", closed(1, 4096)},
     {"host", "workers", in<entry_host, &host::workers>,
-     "With `training.trainer = \"client\"`: so many training processes of others join this host's one process, as "
-     "workers "
-     "NAME/0, NAME/1, ... that share its address and port; 0 is one for each of `gpus`, or one.",
+     "With `training.trainer = \"client\"`: so many training processes join this host's agent, as workers NAME/0, "
+     "NAME/1, ... that share its address and port; 0: one for each of `gpus`, or one.",
      closed(0, workers_per_host_max)},
     {.section = "host",
      .name = "gpus",
@@ -82,9 +81,9 @@ const std::vector<settings::field<host_entry>> host_rows = {
     {"host",
      "preemption",
      in<entry_host, &host::preemption>,
-     "What tells that its provider takes it back, for the host to leave in time as on SIGTERM: a file that is there "
-     "then, or \"command:COMMAND\", which the shell runs every five seconds and which ends with 0 then. The first "
-     "number in the file, or in what the command prints, is the seconds that are left. Empty: nothing does.",
+     "What tells that the host's provider takes it back, upon which it leaves as on SIGTERM: a file that appears then, "
+     "or \"command:COMMAND\", which the shell runs every five seconds and which exits with 0 then. The first number in "
+     "the file, or in the command's output, is the seconds that are left. Empty: nothing does.",
      {},
      {},
      &optional_path_rule},
