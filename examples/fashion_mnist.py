@@ -24,12 +24,12 @@ def build_lenet():
 
 
 def parse():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--batch", type=int, default=64, help="samples of a worker a step, at the start")
-    parser.add_argument("--samples", type=int, help="train on the first so many only")
-    parser.add_argument("--workers", type=int, default=0, help="of the data loader")
-    parser.add_argument("--checkpoint", help="file to write behind each epoch, and to resume from")
+    parser.add_argument("--batch", type=int, default=64, help="samples per worker and step, at the start")
+    parser.add_argument("--samples", type=int, help="train on so many, the first ones")
+    parser.add_argument("--workers", type=int, default=0, help="processes of the data loader")
+    parser.add_argument("--checkpoint", help="file to write after each epoch, and to resume from")
     parser.add_argument("--agent", default="auto", help="auto, off, host (rank 0 starts them), or the path of a socket")
     parser.add_argument("--plain", action="store_true", help="without Dynamix")
     parser.add_argument("--slow", default="", help="emulate slow hosts: factors by rank, such as 1,1,3,3")

@@ -39,14 +39,14 @@ class Predictor(nn.Module):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--context", type=int, default=16, help="words of a sample")
-    parser.add_argument("--vocabulary", type=int, default=1000)
+    parser.add_argument("--width", type=int, default=64, help="units of a layer")
+    parser.add_argument("--context", type=int, default=16, help="words per sample")
+    parser.add_argument("--vocabulary", type=int, default=1000, help="words that have a number of their own")
     parser.add_argument("--text", default=str(pathlib.Path(__file__).resolve().parents[1] / "ARCHITECTURE.md"))
-    parser.add_argument("--agent", default="auto")
+    parser.add_argument("--agent", default="auto", help="auto, off, or the path of a socket")
     options = parser.parse_args()
     rank, world = common.set_up()
     torch.manual_seed(1)

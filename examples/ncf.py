@@ -1,5 +1,5 @@
-"""Neural collaborative filtering (NeuMF, He et al. 2017): which of five items a user has chosen. On choices that are
-drawn here, half of them to one of 16 tastes that users and items share, or on those of a file of MovieLens.
+"""Neural collaborative filtering (NeuMF, He et al. 2017): which of five items a user has chosen. On random choices, half
+of them by one of 16 tastes that users and items share, or on those of a file of MovieLens.
 
     dynamix-node exec --workers 2 -- torchrun --nproc_per_node 2 examples/ncf.py
     dynamix-node exec --workers 2 -- torchrun --nproc_per_node 2 examples/ncf.py --ratings ml-latest-small/ratings.csv
@@ -60,12 +60,12 @@ class NeuMF(nn.Module):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--choices", type=int, default=40000, help="of those that are drawn")
+    parser.add_argument("--choices", type=int, default=40000, help="how many are drawn, without --ratings")
     parser.add_argument("--ratings", metavar="FILE", help="MovieLens' ratings.csv")
-    parser.add_argument("--agent", default="auto")
+    parser.add_argument("--agent", default="auto", help="auto, off, or the path of a socket")
     options = parser.parse_args()
     rank, world = common.set_up()
     torch.manual_seed(1)

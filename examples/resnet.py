@@ -27,15 +27,15 @@ class ThreeChannels(nn.Module):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="resnet18", choices=("resnet18", "vgg11_bn"))
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--samples", type=int, default=2000)
-    parser.add_argument("--agent", default="auto")
+    parser.add_argument("--samples", type=int, default=2000, help="train on so many, the first ones")
+    parser.add_argument("--agent", default="auto", help="auto, off, or the path of a socket")
     parser.add_argument("--plain", action="store_true", help="without Dynamix")
     parser.add_argument("--slow", default="", help="emulate slow hosts: factors by rank, such as 1,1,3,3")
-    parser.add_argument("--evaluate", type=int, default=0, help="test on the first so many images behind each epoch")
+    parser.add_argument("--evaluate", type=int, default=0, help="test on so many images after each epoch")
     parser.add_argument("--target", type=float, default=1.0, help="stop at this test accuracy")
     options = parser.parse_args()
     rank, world = common.set_up()

@@ -55,13 +55,13 @@ class Predictor(nn.Module):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--text", default=str(pathlib.Path(__file__).resolve().parents[1] / "ARCHITECTURE.md"))
     parser.add_argument("--stream", nargs="+", metavar="FILE", help="read these texts line by line while training")
-    parser.add_argument("--workers", type=int, default=0, help="of the data loader")
-    parser.add_argument("--agent", default="auto")
+    parser.add_argument("--workers", type=int, default=0, help="processes of the data loader")
+    parser.add_argument("--agent", default="auto", help="auto, off, or the path of a socket")
     options = parser.parse_args()
     rank, world = common.set_up()
     torch.manual_seed(1)
