@@ -274,7 +274,7 @@ class Loader(DataLoader[_Sample]):
 
     @property
     def batch_size(self) -> Optional[int]:
-        """Of this worker in the step that is completed next; once the run is closed, as it was given."""
+        """This worker's in the step that is completed next; once the run is closed, the one that was given."""
         try:
             return int(self._client.status().batch)
         except DynamixError:

@@ -462,7 +462,7 @@ class Run(Membership):
 
     @property
     def epoch(self) -> int:
-        """Of the next step, from 0: `for epoch in range(run.epoch, epochs)` goes on where a checkpoint was written."""
+        """The epoch of the next step, from 0: `for epoch in range(run.epoch, epochs)` goes on where a checkpoint was written."""
         return self.status.epoch
 
     @property

@@ -125,7 +125,7 @@ class Dynamix(Callback):
 class Fabric(_Fabric):
     """Lightning's Fabric, whose training loader deals the batches of a Dynamix run.
 
-    `setup` joins its model and optimiser; the training loader is the first DataLoader that shuffles (or the only one) among
+    `setup` joins its model and optimiser; the training loader is the first DataLoader that shuffles, or else the first, among
     those of `setup_dataloaders`, in whatever order the two are called. `fabric.save(path, {..., "dynamix": fabric.dynamix_run})` and
     `fabric.load` hold the run's state, and `for epoch in range(fabric.dynamix_run.epoch, epochs)` goes on where it was. Micro-batches of
     `no_backward_sync` are weighted alike within a process.
