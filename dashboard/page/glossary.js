@@ -11,6 +11,9 @@ export const glossary = {
   guard: "The check of a learned policy's choice against measured step times; it overrides choices that are predicted to be slower.",
   balance: "Sharing the global batch anew at every step, by the speeds that the workers measure themselves.",
   generation: "A fixed group of workers that train together; a new one forms whenever a worker joins, leaves or dies.",
+  agent: "The process of Dynamix beside a training script: it measures the script and receives batch sizes for it.",
+  pace: "How long a worker takes for a step, and for each sample more or less, as it measures itself.",
+  shard: "An arbitrator of a tree that decides for the workers below it.",
   straggler: "A worker that makes the others wait, since it takes longer than they do for its share.",
   ledger: "The file in which a run records every window, decision and event; reports, replays and the page read it.",
 };
