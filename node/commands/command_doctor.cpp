@@ -52,6 +52,8 @@ finding blas() {
   const std::string fast = loaded_library({"openblas", "libmkl", "libblis"});
   if (!fast.empty())
     return {"BLAS", true, fast};
+  if (loaded_library({"libblas"}).empty())
+    return {"BLAS", true, "the one that LibTorch was built with"}; // as pip's was, with MKL
   return {"BLAS", false,
           "no OpenBLAS, MKL or BLIS is loaded; the reference BLAS trains at about half the speed. "
           "apt-get install libopenblas0-pthread"};
@@ -60,10 +62,11 @@ finding blas() {
 finding cuda(const trainer::training_module& module) {
   const bool device = std::filesystem::exists("/dev/nvidiactl");
   if (!module.torch_has_cuda())
-    return {"CUDA", false,
-            "LibTorch " + module.torch_version() + " is built without it" +
-                (device ? ", although there is an NVIDIA device" : ", and no NVIDIA device is seen") +
-                "; build against an upstream LibTorch with CUDA (CMAKE_PREFIX_PATH) to use one"};
+    return {
+        "CUDA", false,
+        "LibTorch " + module.torch_version() + " is built without it" +
+            (device ? ", although there is an NVIDIA device" : ", and no NVIDIA device is seen") +
+            "; to use one, build on a PyTorch that has it (activate its virtual environment, or -DDYNAMIX_TORCH=...)"};
   return {"CUDA", device,
           device ? "LibTorch has it, and there is an NVIDIA device" : "LibTorch has it, but no NVIDIA device is seen"};
 }
