@@ -33,7 +33,7 @@ node: setup # only the program
 	@cmake --preset release -Wno-dev >/dev/null
 	@cmake --build --preset release -j $(JOBS) --target dynamix-node
 
-test: setup-test build fuzz ## run every test
+test: setup-test build fuzz ## run all tests but the long ones
 	@ctest --preset release -j $(TEST_JOBS) -LE long
 
 test-torch: node # the Python package on VERSION of torch, in a virtual environment of its own
