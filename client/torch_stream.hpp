@@ -90,7 +90,7 @@ private:
     auto found = next_();
     if (!found) {
       next_ = nullptr;
-      throw error("shard " + std::to_string(shard_) + " ended behind " + std::to_string(position_) + " items, not " +
+      throw error("shard " + std::to_string(shard_) + " ended after " + std::to_string(position_) + " items, not " +
                   std::to_string(length) + " as counted or given: it has to give the same ones each time");
     }
     ++position_;

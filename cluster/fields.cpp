@@ -441,7 +441,7 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"dashboard",
      "certificate_file",
      in<dashboard_section, &dashboard::certificate_file>,
-     "For tls = \"file\": the certificate in PEM, its chain behind it. A relative path starts at this file's "
+     "For tls = \"file\": the certificate in PEM, followed by its chain. A relative path starts at this file's "
      "directory.",
      {},
      {},

@@ -31,7 +31,7 @@ std::string explain_at(const cluster::cluster_file& file, const std::string& led
   std::size_t behind = 0;
   for (std::string line; behind < windows_behind && !stopped() && lines.next(line);) {
     if (lines.position() > explained_bytes_max)
-      return problem_json("This window lies behind the first 64 MiB of the ledger, which the page does not search: "
+      return problem_json("This window lies beyond the first 64 MiB of the ledger, which the page does not search: "
                           "dynamix-node explain --run RUN --window N does.");
     auto row = ledger::parse_line(line);
     if (!row)

@@ -17,7 +17,7 @@ import dynamix
 
 
 def read_words(path, vocabulary, context):
-    """Stretches of `context` words as numbers, and the words behind each; 0 is all but the most frequent ones."""
+    """Stretches of `context` words as numbers, and the words that follow each; 0 is all but the most frequent ones."""
     words = re.findall(r"\w+|[^\w\s]", pathlib.Path(path).read_text(encoding="utf-8"))
     known = [word for word, _ in collections.Counter(words).most_common(vocabulary - 1)]
     number = {word: index for index, word in enumerate(known, 1)}

@@ -90,7 +90,7 @@ def main():
                     run.evaluated(accuracy=reached)                               # dynamix: for reports, if wanted
             if rank == 0:
                 sizes = (f", batch sizes {run.status.batches}, progress {run.progress:.1f} of {steps} steps" if run
-                         else f", rate {scheduler.get_last_lr()[0]:.4f} behind {steps} steps in all")
+                         else f", rate {scheduler.get_last_lr()[0]:.4f} after {steps} steps in all")
                 shown = (f", accuracy {reached:.4f} after {time.perf_counter() - began - evaluating:.1f} s of training"
                          if options.evaluate else "")
                 print(f"epoch {epoch}: loss {loss.item():.3f}{shown}{sizes}", flush=True)

@@ -33,7 +33,7 @@ class Lines:
 
 
 def collate(lines):
-    """Letters, and the letter that follows each; IGNORED behind the end of a line."""
+    """Letters, and the letter that follows each; IGNORED after the end of a line."""
     inputs = nn.utils.rnn.pad_sequence([line[:-1] for line in lines], batch_first=True)
     targets = nn.utils.rnn.pad_sequence([line[1:] for line in lines], batch_first=True, padding_value=IGNORED)
     return inputs, targets

@@ -67,7 +67,7 @@ public:
     const char* text = packed_ != nullptr ? ::gzerror(packed_, &code) : count < 0 ? std::strerror(errno) : nullptr;
     const bool damaged = count < 0 || (count == 0 && code != Z_OK && code != Z_STREAM_END);
     if (damaged)
-      problem = fmt::format("{} is damaged: behind byte {} of its text it cannot be read{}{}", path_, read_,
+      problem = fmt::format("{} is damaged: after byte {} of its text it cannot be read{}{}", path_, read_,
                             text != nullptr ? ": " : "", text != nullptr ? text : "");
     return damaged ? -1 : count;
   }

@@ -108,7 +108,7 @@ std::string frame_check::take_header() {
   else if (kind_ == static_cast<std::uint64_t>(message_kind::install_snapshot))
     problem = check_snapshot(held_, payload_left_);
   if (problem.empty() && payload_left_ > frame_payload_bytes_max)
-    problem = fmt::format("{} bytes behind a header", payload_left_);
+    problem = fmt::format("{} bytes after a header", payload_left_);
   kind_ = 0;
   wanted_ = preamble_bytes;
   return problem;

@@ -124,7 +124,7 @@ std::string check_numbers(const checkpoint& state) {
   if (state.best_accuracy < 0 || state.best_accuracy > 1)
     return fmt::format("its best accuracy is {}, expected 0 to 1", state.best_accuracy);
   if (state.evaluated_samples > state.samples || state.checkpointed_samples > state.samples)
-    return "it was evaluated or written behind its last sample";
+    return "it was evaluated or written beyond its last sample";
   if (!is_weight(state.learning_rate.trace.weight) || !is_weight(state.learning_rate.gradient_square.weight) ||
       !is_weight(state.noise.trace.weight) || !is_weight(state.noise.gradient_square.weight) ||
       !is_weight(state.noise.global_square.weight) || !is_weight(state.noise.share.weight))

@@ -40,7 +40,7 @@ public:
     if (!problem_.empty())
       return;
     if (at_ > line_.size()) {
-      fail(line_.size(), fmt::format("the line ends, expected {} behind a {}", expected,
+      fail(line_.size(), fmt::format("the line ends, expected {} after a {}", expected,
                                      separator_ == ","    ? "comma"
                                      : separator_ == "\t" ? "tab"
                                                           : "\"::\""));

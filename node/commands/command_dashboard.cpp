@@ -106,8 +106,9 @@ void add_dashboard(CLI::App& app, command_context& context) {
   command->add_option("--listen", arguments->listen, "Address and port")->capture_default_str();
   command->add_option("--token-file", arguments->token_file,
                       "File with the bearer token that clients must present; needed beyond loopback");
-  auto* certificate = command->add_option("--tls-certificate", arguments->certificate_file,
-                                          "Certificate of the page in PEM, its chain behind it; without it plain HTTP");
+  auto* certificate =
+      command->add_option("--tls-certificate", arguments->certificate_file,
+                          "Certificate of the page in PEM, followed by its chain; without it plain HTTP");
   auto* key = command->add_option("--tls-key", arguments->key_file, "The certificate's private key");
   certificate->needs(key);
   key->needs(certificate);

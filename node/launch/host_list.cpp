@@ -120,7 +120,7 @@ public:
     const auto behind = text.substr(
         std::min(text.size(), text.find(host) + host.size() + (text.starts_with('[') && is_ipv6(host) ? 1 : 0)));
     if (!are_slots(behind))
-      return fail(fmt::format("\"{}\" is no host: behind a name come at most slots, as in \"{}:4\"", text, host));
+      return fail(fmt::format("\"{}\" is no host: after a name come at most slots, as in \"{}:4\"", text, host));
     return expand(host);
   }
   void leave_aside(std::string_view word, std::size_t line) {

@@ -27,7 +27,7 @@ class Adoption(NamedTuple):
         """What to write, one line each. `batch`: samples of a process a step."""
         if self.framework:
             return [_FRAMEWORKS[self.framework]]
-        place = f"behind {os.path.basename(self.file)}:{self.line} and the optimiser" if self.file else "behind the optimiser"
+        place = f"after {os.path.basename(self.file)}:{self.line} and the optimiser" if self.file else "after the optimiser"
         return [f"run = dynamix.join({self.model}, optimizer)          # {place}",
                 f"loader = run.loader(dataset, batch_size={batch})    # in place of the DataLoader and its DistributedSampler"]
 

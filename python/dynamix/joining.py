@@ -67,7 +67,7 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
          rule: Optional[str] = None, agent: agents.Agent = "auto", scaler: Any = None, process_group: Any = None, adaptive: Optional[bool] = None,
          noise_interval: int = 0, window_steps: int = 0, elastic: Any = None, elastic_seconds: float = 60,
          weighting: str = "gradients", balance: Optional[bool] = None) -> Run:
-    """Joins a training script to Dynamix. All members call it at the same place, behind `init_process_group` (a single
+    """Joins a training script to Dynamix. All members call it at the same place, after `init_process_group` (a single
     process needs none).
 
     From now on the gradients of unequal batches are averaged as those of the joined batch, the optimiser's learning rate

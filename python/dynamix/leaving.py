@@ -1,6 +1,6 @@
 """How the members of a fixed group learn that one of them has left in mid-training, while its process lives on.
 
-    close, or the interpreter's end -> Notes.write       behind which step it has left and why, in the group's store
+    close, or the interpreter's end -> Notes.write       after which step it has left and why, in the group's store
     a collective takes long         -> Watched.wait      looks whether a member has left before it could take part
     one of the script's own does    -> watch             the same, on a thread, and ends it
     all close                       -> Peers.meet        a member that has gone, and had finished, has not died
@@ -111,7 +111,7 @@ class Notes:
         for member, note in self.read().items():
             if note.steps < own or note.steps == own and (of_step or not note.finished):
                 told = "has ended its training" if note.finished else "has left"
-                return (f"member {member} {told} behind {max(note.steps, 0)} steps ({note.reason}), and this one goes on: all "
+                return (f"member {member} {told} after {max(note.steps, 0)} steps ({note.reason}), and this one goes on: all "
                         "members must take the same steps")
         return ""
 

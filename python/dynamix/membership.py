@@ -102,7 +102,7 @@ class Membership:
             self._loader.deal_again()
         gone = [member for member in range(members.size) if before[member] and not members.present[member]]
         come = [member for member in range(members.size) if members.present[member] and not before[member]]
-        _log.warning("the group was formed anew in %.3f s behind step %d, members gone: %s, members come: %s (%s)",
+        _log.warning("the group was formed anew in %.3f s after step %d, members gone: %s, members come: %s (%s)",
                      time.monotonic() - began, step.client.status().step, gone, come, reason)
 
     def _end_without_state(self, told: bool) -> None:
@@ -112,7 +112,7 @@ class Membership:
         self._loader.is_over = True
         if told:
             _log.warning("the other members have ended the training without this one, which they had waited for: it ends, too, "
-                         "with the state behind step %d, and theirs is the newer one", self._step.client.status().step)
+                         "with the state after step %d, and theirs is the newer one", self._step.client.status().step)
 
     def _meet(self, members: Members) -> None:
         """Waits a while until all are done, and gives the last step to those that are behind."""

@@ -258,7 +258,7 @@ class Run(Membership):
         return self._ready().scale_loss(loss)
 
     def gather(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The members' tensors, one behind the other in the order of their positions: of features for a contrastive loss, of
+        """The members' tensors, one after the other in the order of their positions: of features for a contrastive loss, of
         outputs for a metric. On all members; in a backward pass, too, or on none.
 
         Args:
@@ -471,7 +471,7 @@ class Run(Membership):
         return status_of(self._ready().client, self._peers.size, self._is_over, 1 if self._costs is None else self._costs.unit)
 
     def state_dict(self) -> Dict[str, Any]:
-        """The state behind the last completed step, the same on all members, however much has been fetched ahead: for
+        """The state after the last completed step, the same on all members, however much has been fetched ahead: for
         checkpoints, beside those of model and optimiser."""
         client = self._ready().client
         words = torch.frombuffer(client.save(), dtype=torch.int64).clone()
@@ -498,7 +498,7 @@ class Run(Membership):
     def _load(self, state: Dict[str, Any]) -> None:
         if self.came_in:
             raise RuntimeError("this member has come into a training that is under way and has its state; load a checkpoint, "
-                               "the model's included, only behind run.loader() and `if not run.came_in`")
+                               "the model's included, only after run.loader() and `if not run.came_in`")
         client = self._ready().client
         self.restore(state, [limit or 0 for limit in self._peers.gather_objects(client.limit)])
         if self._loader is not None:

@@ -37,7 +37,7 @@ class Stream(IterableDataset[_Item], Generic[_Shard, _Item]):
         read: gives the items of one shard, the same ones in the same order each time within an epoch. It runs in the
             DataLoader's workers.
         lengths: how many items each shard has. None: run.loader() reads through all shards once to count them, each
-            member its part. Data without an end needs one: `read` ends behind an epoch's items (itertools.islice).
+            member its part. Data without an end needs one: `read` ends after an epoch's items (itertools.islice).
     """
 
     def __init__(self, shards: Iterable[_Shard], read: Callable[[_Shard], Iterable[_Item]],
@@ -136,7 +136,7 @@ class Reader(Dataset[_Item]):
         try:
             value = next(self._open)
         except StopIteration:
-            raise self._other_length(shard, f"ended behind {self._next} items") from None
+            raise self._other_length(shard, f"ended after {self._next} items") from None
         self._next += 1
         return value
 

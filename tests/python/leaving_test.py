@@ -207,28 +207,28 @@ class Leaving(unittest.TestCase):
                     member.communicate()
 
     def test_by_a_return_ends_the_others_with_a_sentence(self):
-        said = r"DynamixError: member {} has ended its training behind \d steps \(completed\), and this one goes on"
+        said = r"DynamixError: member {} has ended its training after \d steps \(completed\), and this one goes on"
         for who, way in ((0, "returns"), (1, "returns plain"), (0, "closes"), (1, "closes lingers")):
             self.check(way, who, 0, said.format(who))
         self.check("returns", 1, 0, said.format(1), world=3)
 
     def test_while_others_are_in_a_collective_of_their_own_ends_them(self):
         """Whose error is that of the collective, so that the sentence stands before it."""
-        said = r"member {} {} behind \d steps \({}\), and this one goes on: .* is ended\n(?s:.*)RuntimeError"
+        said = r"member {} {} after \d steps \({}\), and this one goes on: .* is ended\n(?s:.*)RuntimeError"
         self.check("fails measures lingers", 1, 0, said.format(1, "has left", "a bad file"))
         self.check("closes measures lingers", 0, 0, said.format(0, "has ended its training", "completed"))
         self.check("fails measures lingers", 1, 0, said.format(1, "has left", "a bad file"), world=3)
 
     def test_between_epochs_ends_the_others_with_a_sentence(self):
-        self.check("between", 1, 0, r"member 1 has ended its training behind 4 steps")
+        self.check("between", 1, 0, r"member 1 has ended its training after 4 steps")
 
     def test_by_an_exception_or_an_exit_ends_the_others_with_its_reason(self):
-        self.check("raises", 1, 1, r"DynamixError: member 1 has left behind \d steps \(ValueError: a bad file\)|Connection (closed|reset)")
-        self.check("raises beside a thread lingers", 1, 1, r"DynamixError: member 1 has left behind \d steps \(ValueError: a bad file\)")
-        self.check("exits", 0, 3, r"DynamixError: member 0 has ended its training behind \d steps")
+        self.check("raises", 1, 1, r"DynamixError: member 1 has left after \d steps \(ValueError: a bad file\)|Connection (closed|reset)")
+        self.check("raises beside a thread lingers", 1, 1, r"DynamixError: member 1 has left after \d steps \(ValueError: a bad file\)")
+        self.check("exits", 0, 3, r"DynamixError: member 0 has ended its training after \d steps")
 
     def test_by_one_that_is_refused_ends_the_others_with_the_reason(self):
-        self.check("is refused", 1, 1, r"member 1 has left behind 0 steps \(DynamixError: the batch size 8 is not within \d to 4|"
+        self.check("is refused", 1, 1, r"member 1 has left after 0 steps \(DynamixError: the batch size 8 is not within \d to 4|"
                                        "Connection (closed|reset)")
 
     def test_of_a_forked_child_does_not_count(self):
@@ -253,7 +253,7 @@ class Leaving(unittest.TestCase):
     def test_beside_agents_ends_the_others_with_a_sentence(self):
         for who in (0, 1):
             with agents.started(2) as started:
-                self.check("returns", who, 0, rf"member {who} has ended its training behind \d steps", sockets=started.sockets)
+                self.check("returns", who, 0, rf"member {who} has ended its training after \d steps", sockets=started.sockets)
 
     @unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
     def test_behind_the_last_step_leaves_one_that_evaluates_to_end_as_finished(self):

@@ -79,7 +79,7 @@ class Observed(unittest.TestCase):
             self.assertGreater(measured, 50)  # the first of an epoch follows an evaluation
         self.assertIn("worker-1 is slow: it computes", told)
         self.assertRegex(told, r"equal batches cost \d+ % of the samples per second; two lines would give 1\.\d+ times as many")
-        self.assertIn("run = dynamix.join(model, optimizer)          # behind train.py:", told)
+        self.assertIn("run = dynamix.join(model, optimizer)          # after train.py:", told)
         self.assertIn("loader = run.loader(dataset, batch_size=32)", told)
         self.assertIn("worker-1 is slow", (folder.path / "runs/observed/report.html").read_text(encoding="utf-8"))
         summary = json.loads((folder.path / "runs/observed/summary.json").read_text(encoding="utf-8"))

@@ -283,7 +283,7 @@ class RefusalsOfGroups(unittest.TestCase):
                     process.kill()
             for text in texts:
                 self.assertIn("find_unused_parameters=True", text)
-            self.assertIn("member 1 has left behind 2 steps", texts[0])
+            self.assertIn("member 1 has left after 2 steps", texts[0])
 
     def test_models_whose_hook_is_taken(self):
         self.check(own_hook, "hook is taken")

@@ -331,7 +331,7 @@ class Refusals(unittest.TestCase):
         self.check("member 0 could not read its shards to count their items: OSError: no shard 2", ([2, 3], [2, 3]), fails)
 
     def test_of_shards_of_another_length(self):
-        self.check("shard 0 (3) ended behind 40 items, not 41 as lengths says", ([3],), lengths=[41])
+        self.check("shard 0 (3) ended after 40 items, not 41 as lengths says", ([3],), lengths=[41])
         self.check("shard 0 (3) has more items, not 39 as lengths says", ([3],), lengths=[39])
         self.check("an epoch of 0 samples", ([1], [1]))
 

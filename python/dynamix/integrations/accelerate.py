@@ -80,7 +80,7 @@ class TrainingLoader(DataLoaderStateMixin):
             return getattr(self._before(), name)
         if name in ("sampler", "batch_sampler"):
             raise AttributeError(f"the training loader of a dynamix run has no {name}: the run deals the batches, and goes on at "
-                                 "its place by itself behind load_state; leave skip_first_batches out")
+                                 "its place by itself after load_state; leave skip_first_batches out")
         return getattr(self._loader, name)
 
     def set_epoch(self, epoch: int) -> None:
@@ -263,7 +263,7 @@ class Accelerator(_Accelerator):
         super().backward(loss, **kwargs)
 
     def skip_first_batches(self, dataloader: Any, num_batches: int = 0) -> Any:
-        """The training loader is at its place behind `load_state`, and is given back as it is."""
+        """The training loader is at its place after `load_state`, and is given back as it is."""
         if isinstance(dataloader, TrainingLoader):
             return dataloader
         return super().skip_first_batches(dataloader, num_batches)

@@ -41,7 +41,7 @@ class _Batches:
 class Dynamix(Callback):
     """Trains on the batches of a Dynamix run, in place of those of the script's training DataLoader.
 
-    Joins when the model is wrapped and its optimiser is there, and closes the run behind `fit`. Checkpoints hold the run's
+    Joins when the model is wrapped and its optimiser is there, and closes the run after `fit`. Checkpoints hold the run's
     state. Schedulers with `interval="step"` and a frequency of 1 advance by progress; others are Lightning's.
     `accumulate_grad_batches` weights micro-batches by their samples.
 

@@ -192,7 +192,7 @@ TEST(TorchStream, TellsWhichShardDoesNotHaveTheItemsThatItWasGiven) {
   const auto shards = numbers(lengths.size());
   auto longer = lengths;
   ++longer[3];
-  EXPECT_NE(problem_of(make_stream(shards, open, longer)).find("shard 3 ended behind 40 items, not 41"),
+  EXPECT_NE(problem_of(make_stream(shards, open, longer)).find("shard 3 ended after 40 items, not 41"),
             std::string::npos);
   auto shorter = lengths;
   --shorter[3];

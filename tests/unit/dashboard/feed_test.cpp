@@ -200,7 +200,7 @@ TEST_F(Feed, ARotatedLedgerGoesOn) {
   EXPECT_TRUE(wait_until([&] { return !state_of(damaged)["warnings"].empty(); }));
   const auto with = state_of(damaged);
   EXPECT_LT(with["now"]["windows"], 200);
-  EXPECT_THAT(with["warnings"][0].get<std::string>(), ::testing::HasSubstr("is damaged: behind byte "));
+  EXPECT_THAT(with["warnings"][0].get<std::string>(), ::testing::HasSubstr("is damaged: after byte "));
 }
 
 TEST_F(Feed, OfALongLedgerTheBeginningOfTheRunAndTheEndAreRead) {

@@ -152,7 +152,7 @@ TEST_F(Segments, DamageIsToldWithFileAndPlaceAndTheRestIsRead) {
       << std::string(64, '\xff');
   std::string error;
   const auto numbers = numbers_of(read_file(path(), error));
-  EXPECT_THAT(error, HasSubstr(segments[1].path + " is damaged: behind byte "));
+  EXPECT_THAT(error, HasSubstr(segments[1].path + " is damaged: after byte "));
   EXPECT_THAT(error, HasSubstr(" of its text it cannot be read: "));
   EXPECT_EQ(numbers.front(), 0U);
   EXPECT_EQ(numbers.back(), 19U);
@@ -160,7 +160,7 @@ TEST_F(Segments, DamageIsToldWithFileAndPlaceAndTheRestIsRead) {
 
   fs::resize_file(segments[1].path, segments[1].file_bytes / 2);
   EXPECT_EQ(numbers_of(read_file(path(), error)).back(), 19U);
-  EXPECT_THAT(error, HasSubstr(segments[1].path + " is damaged: behind byte ")) << "one that is cut short";
+  EXPECT_THAT(error, HasSubstr(segments[1].path + " is damaged: after byte ")) << "one that is cut short";
 }
 
 TEST_F(Segments, TheNewestIsTriedAgainWhereItCannotBeReadAndThatIsToldOnce) {
@@ -168,7 +168,7 @@ TEST_F(Segments, TheNewestIsTriedAgainWhereItCannotBeReadAndThatIsToldOnce) {
   line_reader lines(path());
   std::string line;
   EXPECT_FALSE(lines.next(line));
-  EXPECT_THAT(lines.take_problem(), HasSubstr("behind byte 0 of its text it cannot be read: Is a directory"));
+  EXPECT_THAT(lines.take_problem(), HasSubstr("after byte 0 of its text it cannot be read: Is a directory"));
   for (int looks = 0; looks < 3; ++looks) {
     EXPECT_FALSE(lines.next(line));
     EXPECT_EQ(lines.take_problem(), "");

@@ -85,7 +85,7 @@ TEST(FrameCheck, RefusesWhatLibraftWouldTakeOnTrust) {
       {append(1, entry(RAFT_COMMAND, 12), ""), "an entry of 12 bytes"},
       {append(2, entry(RAFT_COMMAND, 16), ""), "for 2 entries"},
       {append(1ULL << 60U, entry(RAFT_COMMAND, 16), ""), "for 1152921504606846976 entries"},
-      {append(1, entry(RAFT_COMMAND, frame_payload_bytes_max + 8), ""), "bytes behind a header"},
+      {append(1, entry(RAFT_COMMAND, frame_payload_bytes_max + 8), ""), "bytes after a header"},
       {snapshot(0, ""), "a configuration of 0 voters"},
       {snapshot(65, server()), "a configuration of 65 voters"},
       {snapshot(2, server()), "cut off"},

@@ -155,7 +155,7 @@ TEST(Checkpoint, RefusesMembersThatDoNotFitTheBatchSizes) {
                 members.data.resize(24);
               }),
               HasSubstr("4 batch sizes for 3 members"));
-  EXPECT_THAT(problem_with("evaluated_samples", "987654322"), HasSubstr("behind its last sample"));
+  EXPECT_THAT(problem_with("evaluated_samples", "987654322"), HasSubstr("beyond its last sample"));
 }
 
 TEST(Checkpoint, OfAnEarlierVersionIsOfTheFirstRanksAndHasNothingToMakeUpFor) {

@@ -88,7 +88,7 @@ TEST_F(Movielens, SaysInWhichLineAndColumnItIsWrong) {
   EXPECT_EQ(problem_of("1,29,good,1112484676"), R"(6: found "good", expected a rating, 0 to 10)");
   EXPECT_EQ(problem_of("1,29,nan,1112484676"), R"(6: found "nan", expected a rating, 0 to 10)");
   EXPECT_EQ(problem_of("1,29,3.5,-5"), R"(10: found "-5", expected a time in whole seconds)");
-  EXPECT_EQ(problem_of("1,29,3.5"), "9: the line ends, expected a time in whole seconds behind a comma");
+  EXPECT_EQ(problem_of("1,29,3.5"), "9: the line ends, expected a time in whole seconds after a comma");
   EXPECT_EQ(problem_of("1,29,3.5,5,6"), R"(12: found "6", expected the end of the line)");
   EXPECT_EQ(problem_of(""), R"(1: found "", expected a user's number, 1 to 4294967295)");
   EXPECT_EQ(problem_of(std::string(300, '1')), "256: found a line of more than 255 characters");
