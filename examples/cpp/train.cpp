@@ -1,4 +1,4 @@
-// A LibTorch training loop that joins Dynamix. Two members on one machine:
+// A LibTorch training loop that joins Dynamix. With libdynamix-dev installed, two members on one machine:
 //
 //     cmake -B build -DCMAKE_PREFIX_PATH="$(python3 -c 'import torch; print(torch.utils.cmake_prefix_path)')" && cmake --build build
 //     build/train store 0 2 & build/train store 1 2; wait

@@ -58,7 +58,7 @@ int generate(const generate_arguments& arguments, command_context& context) {
 void add_generate_scenarios(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<generate_arguments>();
   auto* command =
-      app.add_subcommand("generate-scenarios", "Write clusters and workloads drawn from a published distribution");
+      app.add_subcommand("generate-scenarios", "Write clusters and workloads drawn at random");
   command->add_option("--out", arguments->out, "New or empty directory for the files")->required();
   command->add_option("--purpose", arguments->purpose, "test or training: unrelated scenarios for the same seeds")
       ->check(CLI::IsMember({"test", "training"}))
