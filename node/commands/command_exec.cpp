@@ -311,8 +311,8 @@ void add_exec(CLI::App& app, command_context& context) {
                       "Run directory, new or empty (default: runs/<cluster>-<policy>-<UTC time>); with --name that of "
                       "the agent");
   command->add_option("--name", arguments->name,
-                      "Start no agents: the command joins that of this host of --run, whose GPUs it sees "
-                      "(CUDA_VISIBLE_DEVICES)");
+                      "Start no agents: the command joins the running agent of this host, whose run directory is "
+                      "--run, and sees the host's GPUs (CUDA_VISIBLE_DEVICES)");
   command->add_option(
       "--slot", arguments->slot,
       "With --name, the command is one process: that of this worker of the host, counted from 0, with its "

@@ -57,8 +57,7 @@ int generate(const generate_arguments& arguments, command_context& context) {
 
 void add_generate_scenarios(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<generate_arguments>();
-  auto* command =
-      app.add_subcommand("generate-scenarios", "Write clusters and workloads drawn at random");
+  auto* command = app.add_subcommand("generate-scenarios", "Write clusters and workloads drawn at random");
   command->add_option("--out", arguments->out, "New or empty directory for the files")->required();
   command->add_option("--purpose", arguments->purpose, "test or training: unrelated scenarios for the same seeds")
       ->check(CLI::IsMember({"test", "training"}))
@@ -69,12 +68,11 @@ void add_generate_scenarios(CLI::App& app, command_context& context) {
   command->add_option("--count", arguments->count, "Scenarios, each with the next seed; any 12 cover all groups")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
-  command->add_option(
-      "--workers", arguments->workers,
-      "Every scenario has so many: 2 to 8, 16 to 64 or 128 to 512; of seeds of other groups none is written");
+  command->add_option("--workers", arguments->workers,
+                      "Workers of each scenario: 2 to 8, 16 to 64 or 128 to 512; seeds of other groups are left out");
   command
       ->add_option("--slowness", arguments->slowness,
-                   "The slowest kind of device takes at most so many times the fastest one's step; 1: all are equal")
+                   "How many times the fastest kind of device's step the slowest one's may take; 1: all are equal")
       ->check(CLI::Range(1.0, simulator::slowness_max))
       ->capture_default_str();
   command->add_option("--policy-file", arguments->policy_file, "Named by the files as arbitrator.policy_file");

@@ -69,11 +69,12 @@ void add_prune(CLI::App& app, command_context& context) {
   auto* command = app.add_subcommand("prune", "Say which files of old runs are not needed, and remove them with --yes");
   command->add_option("directory", arguments->directory, "A run directory, or one that holds some")
       ->capture_default_str();
-  command->add_option("--keep-runs", arguments->keep_runs, "Remove whole runs but the newest that many (0: none)")
+  command
+      ->add_option("--keep-runs", arguments->keep_runs, "Remove whole runs except so many, the newest (0: remove none)")
       ->capture_default_str();
   command
       ->add_option("--keep-days", arguments->keep_days,
-                   "Remove whole runs that were last written to that many days ago or longer (0: none)")
+                   "Remove whole runs that were last written to so many days ago or earlier (0: remove none)")
       ->check(CLI::Range(0, 36500))
       ->capture_default_str();
   command->add_flag("--yes", arguments->yes, "Remove, do not only say");

@@ -83,8 +83,8 @@ void add_swarm(CLI::App& app, command_context& context) {
       ->add_option("--workers", arguments->workers, "Workers, up to 4096 (default: those of the cluster file, or 64)")
       ->check(CLI::Range(1, 4096));
   command->add_option("--cluster", arguments->cluster,
-                      "Cluster file whose hosts and settings it takes, again and again to as many workers "
-                      "(default: hosts of two speeds, made up)");
+                      "Cluster file whose settings are used, and whose hosts are repeated up to that many workers "
+                      "(default: made-up hosts of two speeds)");
   command->add_option("--topology", arguments->topology, "central or tree (overrides the file's arbitrator.topology)");
   command->add_option("--fanout", arguments->fanout, "Overrides the file's arbitrator.fanout");
   command->add_option("--policy", arguments->policy, "Overrides the file's arbitrator.policy");
