@@ -8,7 +8,25 @@ _QUIET_CORES, _QUIET_LOAD = 0.5, 8.0  # of others before a run; of all in it
 
 #: System, and for each property what it does and what says so: a test, a line of its source, or its documents.
 _PROPERTIES = ["unequal batches", "changes them online", "a death", "joins a stranger", "exact mean", "FSDP", "telemetry", "lines to adopt"]
-_TOLD = "told by its documents"
+_DOCUMENTS = {
+    "torchrun": "[its documents](https://docs.pytorch.org/docs/stable/elastic/quickstart.html)",
+    "torch": "[its documents](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html)",
+    "DDP": "[nothing in its documents](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html)",
+    "accelerate": "[its documents](https://huggingface.co/docs/accelerate/usage_guides/fsdp)",
+    "not accelerate": "[nothing in its documents](https://huggingface.co/docs/accelerate/index)",
+    "AdaptDL": "[its README](https://github.com/petuum/adaptdl)",
+    "torchft": "[its README](https://github.com/meta-pytorch/torchft)",
+    "not torchft": "[nothing in its README](https://github.com/meta-pytorch/torchft)",
+    "hivemind": "[its documents](https://github.com/learning-at-home/hivemind/blob/master/docs/user/dht.md)",
+    "not hivemind": "[nothing in its documents](https://learning-at-home.readthedocs.io/)",
+}
+
+#: How a statement of an adapter that adopts the system is told, by the name of its script; imports are not counted, of nobody.
+ADOPTS = {
+    "with_dynamix.py": r"dynamix\.join|run\.loader", "plain.py": r"$^", "with_accelerate.py": r"[Aa]ccelerator[.(]",
+    "with_adaptdl.py": r"adl\.|ADAPTDL", "with_hivemind.py": r"hivemind\.|dht\.",
+    "with_torchft.py": r"^(?!.*_comm_hook).*(torchft\.|TCPStore|WORLD_SIZE|load_state|parallel\(|steps\.|manager\.)",
+}
 #: Lines are those of the pinned versions. `tests/..` are of this repository.
 _WORK = {
     "Dynamix": ["yes (`tests/python/gradients_test.py`)", "yes, every few steps (`tests/python/agents_test.py`)",
@@ -16,26 +34,26 @@ _WORK = {
                 "open clusters of the built-in trainer (`tests/cluster/open_cluster_test.cpp`); scripts: a member that dies comes back, no "
                 "stranger", "yes, of unequal batches too (`tests/python/gradients_test.py`)",
                 "FSDP2 and HSDP, on CPUs only (`tests/python/sharded_test.py`)",
-                "eBPF, TCP_INFO, procfs (`tests/unit/telemetry`)", "2; 1 with a framework (`tests/python/integrations_test.py`)"],
+                "eBPF, TCP_INFO, procfs (`tests/unit/telemetry`)", "2; 1 with a framework (`tests/python/peers_test.py`, `examples_test.py`)"],
     "plain DDP": ["by hand (`benchmarks/peer_scripts/plain.py`)", "no (`torch/utils/data/distributed.py`: a sampler deals the same to each rank)",
-                  "torchrun restarts all (\"killed\" below)", f"between two lives of all (torchrun; {_TOLD})",
-                  "of equal batches, or with the loss weighted by hand (`plain.py`)", f"yes ({_TOLD})", f"no ({_TOLD})", "0 (`plain.py`)"],
-    "accelerate": ["equal; samplers of varying sizes need `even_batches=False` (`accelerate/data_loader.py:140`)", f"no ({_TOLD})",
-                   "left to torchrun (`accelerate/commands/launch.py:339`)", f"no ({_TOLD})", "of equal batches (it wraps DDP)",
-                   f"yes ({_TOLD})", f"no ({_TOLD})", "4 (`with_accelerate.py`)"],
+                  "torchrun restarts all (\"killed\" below)", f"between two lives of all (torchrun; {_DOCUMENTS['torchrun']})",
+                  "of equal batches, or with the loss weighted by hand (`plain.py`)", f"yes ({_DOCUMENTS['torch']})", f"no ({_DOCUMENTS['DDP']})", "0 (`plain.py`)"],
+    "accelerate": ["equal; samplers of varying sizes need `even_batches=False` (`accelerate/data_loader.py:140`)", f"no ({_DOCUMENTS['not accelerate']})",
+                   "left to torchrun (`accelerate/commands/launch.py:339`)", f"no ({_DOCUMENTS['not accelerate']})", "of equal batches (it wraps DDP)",
+                   f"yes ({_DOCUMENTS['accelerate']})", f"no ({_DOCUMENTS['not accelerate']})", "3 (`with_accelerate.py`)"],
     "AdaptDL": ["no: the same for each replica (`adaptdl/torch/data.py:132`)",
                 "the global one, at the start of a pass (`adaptdl/torch/data.py:529`) by a fit every 30 s (`adaptdl/torch/_metrics.py:63`)",
-                "all save, end and start again (`adaptdl/torch/data.py:325`)", f"by its scheduler, with that restart ({_TOLD})",
+                "all save, end and start again (`adaptdl/torch/data.py:325`)", f"by its scheduler, with that restart ({_DOCUMENTS['AdaptDL']})",
                 "of equal batches (it wraps DDP, `adaptdl/torch/parallel.py:39`)", "no (the same line)",
-                "step times and gradient noise (`adaptdl/torch/_metrics.py:29`)", "6 (`with_adaptdl.py`)"],
+                "step times and gradient noise (`adaptdl/torch/_metrics.py:29`)", "5 (`with_adaptdl.py`)"],
     "torchft": ["by hand, with the loss weighted by hand (`with_torchft.py`)", "no (`torchft/manager.py:478` divides by the members)",
-                f"in place ({_TOLD}); its hook's assertion ends the survivors here (`torchft/ddp.py:76`, and \"killed\" below)",
-                f"yes, a replica group ({_TOLD})", "of the members that take part, unweighted (`torchft/manager.py:478`)",
-                f"yes, HSDP ({_TOLD})", f"no ({_TOLD})", "some 14 (`with_torchft.py`)"],
+                f"in place ({_DOCUMENTS['torchft']}); its hook's assertion ends the survivors here (`torchft/ddp.py:76`, and \"killed\" below)",
+                f"yes, a replica group ({_DOCUMENTS['torchft']})", "of the members that take part, unweighted (`torchft/manager.py:478`)",
+                f"yes, HSDP ({_DOCUMENTS['torchft']})", f"no ({_DOCUMENTS['not torchft']})", "14 (`with_torchft.py`)"],
     "hivemind": ["yes: each peer accumulates at its own speed (`with_hivemind.py`)", "yes, by that (\"changing\" below)",
-                 "in place (\"killed\" below)", f"yes, by its DHT ({_TOLD})",
-                 "of a round, weighted by samples (`hivemind/optim/grad_averager.py:196`)", f"no ({_TOLD})",
-                 f"samples/s of its peers ({_TOLD})", "4 (`with_hivemind.py`)"],
+                 "in place (\"killed\" below)", f"yes, by its DHT ({_DOCUMENTS['hivemind']})",
+                 "of a round, weighted by samples (`hivemind/optim/grad_averager.py:196`)", f"no ({_DOCUMENTS['not hivemind']})",
+                 "samples/s of its peers (`hivemind/optim/progress_tracker.py:35`)", "3 (`with_hivemind.py`)"],
 }
 
 #: What a reader of a job's table needs to know.
@@ -249,7 +267,7 @@ def text_of(kept):
         lines += [f"{name} does not install here: {why}", ""]
     lines += _warnings(kept) + ["## What each does", "", "| | " + " | ".join(_PROPERTIES) + " |", "|---|" + "---|" * len(_PROPERTIES)]
     lines += [f"| {system} | " + " | ".join(cells) + " |" for system, cells in _WORK.items()]
-    lines += ["", _WHEN]
+    lines += ["", "Lines to adopt are the statements of the scripts here that name the system, imports left out.", "", _WHEN]
     for job, of in JOBS.items():
         if any(row["job"] == job for row in kept["rows"]):
             seconds = _seconds(kept, job)

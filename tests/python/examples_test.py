@@ -3,6 +3,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import runpy
 import subprocess
 import sys
@@ -116,6 +117,23 @@ def shown_command(name):
     """The command that an example's first lines show, as words."""
     text = (SOURCE / "examples" / name).read_text(encoding="utf-8")
     return next(line for line in text.splitlines() if "dynamix-node exec" in line).split()
+
+
+class Lines(unittest.TestCase):
+    def test_that_adopt_dynamix_are_as_many_as_the_table_of_frameworks_says(self):
+        """Imports are not counted but in place of a framework's own."""
+        table = (SOURCE / "docs/sdk.md").read_text(encoding="utf-8").split("## Frameworks")[1].split("\n\n")[1]
+        said = {cells[1].strip(): int(re.match(r" *(\d+)", cells[3])[1]) for cells in (line.split("|") for line in table.splitlines()[2:])}
+        adopts = re.compile(r"import .*# in place of|dynamix(\.|::)join\(|run\.(loader|sampler|step|finish|close)\(|\[Dynamix\(")
+        found = {}
+        for framework, name in (("accelerate", "with_accelerate.py"), ("Hugging Face Trainer", "with_transformers.py"),
+                                ("Lightning's Trainer", "with_lightning.py"), ("Lightning's Fabric", "with_fabric.py"),
+                                ("Ray Train's torch trainer", "with_ray.py"), ("none (DistributedDataParallel)", "fashion_mnist.py"),
+                                ("none (LibTorch)", "cpp/train.cpp")):
+            text = (SOURCE / "examples" / name).read_text(encoding="utf-8")
+            code = text.split('"""', 2)[2] if name.endswith(".py") else text
+            found[framework] = len([line for line in code.splitlines() if adopts.search(line)])
+        self.assertEqual(found, said)
 
 
 class Frameworks(unittest.TestCase):

@@ -1,8 +1,11 @@
 """benchmarks/peers: what rows are made of, and that each adapter reads like an example."""
+import io
 import json
 import pathlib
+import re
 import sys
 import tempfile
+import tokenize
 import unittest
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks/peer_scripts"
@@ -11,6 +14,18 @@ sys.path.insert(0, str(SCRIPTS))
 import page
 import rows
 from systems import JOBS, SYSTEMS
+
+
+def statements(text):
+    """Without spaces, a compound one's first line by itself, and without imports and documentation."""
+    found, parts = [], []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NEWLINE:
+            found.append("".join(parts))
+            parts = []
+        elif token.type not in (tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT):
+            parts.append(token.string)
+    return [each for each in found if not each.startswith(("import", "from", '"""'))]
 
 
 def write(folder, rank, process, lines):
@@ -73,6 +88,13 @@ class Adapters(unittest.TestCase):
             self.assertLessEqual(len((SCRIPTS / system["script"]).read_text(encoding="utf-8").splitlines()), 60, system["script"])
         for job in JOBS.values():
             self.assertLessEqual(set(job["systems"]), set(SYSTEMS))
+
+    def test_adopt_their_systems_by_as_many_statements_as_the_table_says(self):
+        said = {name: cells[-1] for name, cells in page._WORK.items()}
+        for script, pattern in page.ADOPTS.items():
+            found = [each for each in statements((SCRIPTS / script).read_text(encoding="utf-8")) if re.search(pattern, each)]
+            told = [cell for cell in said.values() if f"`{script}`" in cell or script == "with_dynamix.py" and "peers_test" in cell]
+            self.assertEqual([int(re.match(r"\d+", cell)[0]) for cell in told], [len(found)], (script, found))
 
 
 class Page(unittest.TestCase):
