@@ -91,7 +91,7 @@ class Hook:
         else:
             if bucket.index() == 0:
                 step.open()
-            counts = [numbers_of(parameter) for parameter in bucket.parameters()] if step.measures else None
+            counts = [numbers_of(parameter) for parameter in bucket.parameters()] if step.wants_squares else None
             loaded = step.load_row(values, counts) if bucket.is_last() and values is buffer else None
             if loaded is None:
                 step.scale(values, counts)

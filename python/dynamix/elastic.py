@@ -378,8 +378,8 @@ class Alignment:
         table = members.gather(torch.tensor([*own, self._layout], dtype=torch.int64, device="cpu")).wait().tolist()
         said = {member: table[member] for member in range(members.size) if members.present[member]}
         if any(row[2] != self._layout for row in said.values()):
-            raise DynamixError("the members' gradients lie in other buckets, or some of them on a GPU: use one model, one "
-                               "torch and one kind of device everywhere")
+            raise DynamixError("the members' gradients lie in other buckets, some of them on a GPU, or nan=... differs: use one model, "
+                               "one torch, one kind of device and one nan=... everywhere")
         newest = max((row[0], row[1]) for row in said.values())
         if newest[1] < 0:
             return False

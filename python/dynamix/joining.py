@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from . import agent as agents
 from . import structures as raw
 from .elastic import members_through
+from .finite import CHOICES, Finite
 from .gradients import check_model, unwrapped
 from .optimizer import agreed_adaptive, check_optimizer, warn_of_strangers
 from .peers import Peers, group_of, is_initialized
@@ -40,8 +41,13 @@ def _listed(optimizer: Any) -> List[Optimizer]:
     return optimizers
 
 
+def _drops_steps(scaler: Any) -> bool:
+    """It is a GradScaler, and enabled."""
+    return scaler is not None and bool(getattr(scaler, "is_enabled", lambda: True)())
+
+
 def _check_arguments(model: torch.nn.Module, optimizers: List[Optimizer], rule: Optional[str], weighting: str, elastic: Any,
-                     scaler: Any) -> None:
+                     scaler: Any, nan: Optional[str]) -> None:
     """Raises TypeError, ValueError or NotImplementedError for what cannot be joined."""
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model is a {type(model).__name__}; give the module that is trained")
@@ -50,6 +56,13 @@ def _check_arguments(model: torch.nn.Module, optimizers: List[Optimizer], rule: 
     if weighting not in ("gradients", "loss"):
         raise ValueError(f"weighting={weighting!r}: \"gradients\" or \"loss\"")
     by_loss = weighting == "loss"
+    if nan not in CHOICES:
+        raise ValueError(f"nan={nan!r}: one of {', '.join(map(repr, CHOICES))}")
+    if nan is not None and by_loss:
+        raise NotImplementedError("nan=... looks at each member's own gradient, which weighting=\"loss\" has none of")
+    if nan == "stop" and _drops_steps(scaler):
+        raise NotImplementedError("nan=\"stop\" and a GradScaler, which drops steps whose gradient is not finite, and then lowers its "
+                                  "scale: leave nan out")
     check_model(unwrapped(model), by_loss)
     for optimizer in optimizers:
         check_optimizer(optimizer, rule)
@@ -59,14 +72,14 @@ def _check_arguments(model: torch.nn.Module, optimizers: List[Optimizer], rule: 
     if elastic is not None and parts_of(model):
         raise NotImplementedError("elastic=... and fully_shard: a member that dies takes its shards with it. Leave elastic out, save by "
                                   "torch.distributed.checkpoint, and let torchrun restart the group")
-    if elastic is not None and scaler is not None and scaler.is_enabled():
+    if elastic is not None and _drops_steps(scaler):
         raise NotImplementedError("elastic=... does not keep a GradScaler's scale equal on all members; train without it")
 
 
 def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], *, scheduler: Any = None,
          rule: Optional[str] = None, agent: agents.Agent = "auto", scaler: Any = None, process_group: Any = None, adaptive: Optional[bool] = None,
          noise_interval: int = 0, window_steps: int = 0, elastic: Any = None, elastic_seconds: float = 60,
-         weighting: str = "gradients", balance: Optional[bool] = None) -> Run:
+         weighting: str = "gradients", balance: Optional[bool] = None, nan: Optional[str] = None) -> Run:
     """Joins a training script to Dynamix. All members call it at the same place, after `init_process_group` (a single
     process needs none).
 
@@ -101,6 +114,10 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
             which agents' policies need to see which host is slow.
         balance: whether the members share the global batch by their own paces at every step, between decisions, too. None: as
             the cluster file says ([arbitrator] balance), and not without an agent.
+        nan: what becomes of a step whose gradient is not finite on any member. None: it is made as without dynamix, and the log names
+            the member, of the steps whose noise is measured. "drop": no member's optimiser makes it, and the log names the member;
+            50 in a row are an error. "stop": a DynamixError on all members before it. The same on all; both pass over the gradients
+            once more in each step, and on a GPU wait for it. A GradScaler drops such steps itself, and "drop" leaves it to that.
 
     Returns the run, of which the script uses `loader`, and `state_dict` for checkpoints.
 
@@ -116,7 +133,7 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
     if problem:
         raise RuntimeError(problem)
     optimizers = _listed(optimizer)
-    _check_arguments(model, optimizers, rule, weighting, elastic, scaler)
+    _check_arguments(model, optimizers, rule, weighting, elastic, scaler, nan)
     known = agreed_adaptive(optimizers, rule) if adaptive is None else adaptive
     schedulers = [] if scheduler is None else list(scheduler) if isinstance(scheduler, (list, tuple)) else [scheduler]
     options = {"adaptive": bool(known), "noise_interval": noise_interval,
@@ -125,4 +142,5 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
              members_through(elastic, agent, elastic_seconds))
     if peers.size > 1 and peers.position == 0:
         warn_of_strangers(optimizers, unwrapped(model))
-    return Run(model, optimizers, schedulers, rule, agent, scaler, peers, weighting == "loss", options, known is None)
+    finite = Finite(nan, peers, bool(parts_of(unwrapped(model)))) if nan is not None and not _drops_steps(scaler) else None
+    return Run(model, optimizers, schedulers, rule, agent, scaler, peers, weighting == "loss", options, known is None, finite)

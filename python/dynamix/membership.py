@@ -14,6 +14,7 @@ from .cost import Costs
 from .ddp import Hook
 from .draws import Draws
 from .elastic import Alignment, Ended, Members
+from .finite import CHOICES, Finite
 from .loader import Loader
 from .optimizer import Schedule
 from .peers import Broken, Peers
@@ -33,6 +34,7 @@ class Membership:
     _client: Optional[Client]
     _step: Optional[Step]
     _hook: Union[Hook, Shards, None]
+    _finite: Optional[Finite]
     _loader: Optional[Loader[Any]]
     _draws: Optional[Draws]
     _costs: Optional[Costs]
@@ -42,6 +44,11 @@ class Membership:
     def thread(self) -> Optional[int]:
         """Of the newest step; None before the first."""
         return None if self._step is None else self._step.thread
+
+    @property
+    def nan(self) -> Optional[str]:
+        """As `join` was given it; None beside a GradScaler, too."""
+        return None if self._finite is None else self._finite.choice
 
     @property
     def is_within_step(self) -> bool:
@@ -65,7 +72,7 @@ class Membership:
         assert self._client is not None and self._step is not None
         row = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64, device="cpu")
         self._client.introduce(workload, row.data_ptr())
-        layout = [int(self._step.loads_rows), *(self._hook.layout if isinstance(self._hook, Hook) else [])]
+        layout = [int(self._step.loads_rows), CHOICES.index(self.nan), *(self._hook.layout if isinstance(self._hook, Hook) else [])]
         alignment = self._alignment = Alignment(members, self._client, self._model, self._optimizers,
                                                 [schedule.target for schedule in self._schedules], layout, row, self)
         alignment.check_groups(members.told("groups"))

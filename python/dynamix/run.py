@@ -23,6 +23,7 @@ from .device_clock import clock_of
 from .draws import Draws
 from .elastic import Members
 from .equality import Equality
+from .finite import Finite, check_agreed
 from .gradients import average, unwrapped, warn_of_rule, warn_of_times
 from .joined import gather
 from .leaving import ANOTHER_ENDED, LEFT, close_at_exit
@@ -48,7 +49,7 @@ class Run(Membership):
 
     def __init__(self, model: torch.nn.Module, optimizers: List[Optimizer], schedulers: Sequence[Any], rule: Optional[str],
                  agent: agents.Agent, scaler: Any, peers: Peers, by_loss: bool, options: Dict[str, Any],
-                 is_kind_unknown: bool) -> None:
+                 is_kind_unknown: bool, finite: Optional[Finite]) -> None:
         self._called = model  # by the script
         self._model = model = unwrapped(model)
         self._optimizers = optimizers
@@ -56,6 +57,7 @@ class Run(Membership):
         self._rule = rule
         self._agent = agent
         self._scaler = scaler
+        self._finite = finite
         self._peers = peers
         self._options = options
         self._client: Optional[Client] = None
@@ -121,8 +123,7 @@ class Run(Membership):
                fetch_ahead: Optional[int] = None, **options: Any) -> Loader[_Sample]:
         """The training loader of this run; one a run, made by all members at the same place.
 
-        Instead of `DataLoader(dataset, batch_size, sampler=DistributedSampler(dataset), ...)`. Every sample is dealt
-        exactly once an epoch, whatever the batch sizes become.
+        Instead of `DataLoader(dataset, batch_size, sampler=DistributedSampler(dataset), ...)`: deals each sample once an epoch.
 
         Args:
             dataset: map-style, the same on all members; or a `dynamix.Stream`, of which `shuffle` shuffles the shards.
@@ -184,7 +185,7 @@ class Run(Membership):
         if self._agent is None:
             self._host(batch_size, lowest_batch or max(1, batch_size // 8), highest_batch or 4 * batch_size)
         assert self._client is not None
-        self._step = Step(self._client, self._peers, self._scaler, clock_of(self._model), self._by_loss)
+        self._step = Step(self._client, self._peers, self._scaler, clock_of(self._model), self._by_loss, self._finite)
         self._step.costs = self._costs
         self._step.loads_rows = all(parameter.device.type == "cpu" for parameter in self._model.parameters())
         if isinstance(self._peers, Members):
@@ -195,7 +196,9 @@ class Run(Membership):
                 client, run = self._client, weakref.ref(self)  # who reads the notes keeps no run alive
                 self._peers.notes.steps_done = lambda: int(client.status().step)
                 self._peers.notes.is_within_step = lambda: (found := run()) is not None and found.is_within_step
-            self._step.loads_rows = all(self._peers.gather_objects(self._step.loads_rows))
+            rows, choices = zip(*self._peers.gather_objects((self._step.loads_rows, self.nan)))
+            check_agreed(choices)
+            self._step.loads_rows = all(rows)
         device = next((parameter.device for parameter in self._model.parameters()), torch.device("cpu"))
         agents.check_gpu(self._client.status().gpu - 1, device)
         if self._hook is not None:
@@ -240,10 +243,8 @@ class Run(Membership):
     # Steps
 
     def weight(self, items: float) -> None:
-        """The loss of this step is a mean over `items` items that are not samples: tokens, targets that are not ignored.
-
-        To be called on all members in each step (or never), once, before its backward pass. 0 is allowed.
-        """
+        """The loss of this step is a mean over `items` items that are not samples: tokens, targets that are not ignored. 0 is allowed.
+        To be called on all members in each step (or never), once, before its backward pass."""
         step = self._ready()
         try:
             step.weigh(items)
@@ -345,8 +346,7 @@ class Run(Membership):
             step.correct = float(correct) / step.counted
 
     def evaluated(self, *, accuracy: float = -1.0, test_loss: float = -1.0, train_loss: float = -1.0) -> None:
-        """The model was evaluated: accuracy 0 to 1; leave out what is not known. Call it on all members; that of member 0
-        counts."""
+        """The model was evaluated, on all members; that of member 0 counts. Accuracy 0 to 1; leave out what is not known."""
         step = self._ready()
         if self._peers.position == 0:
             step.client.evaluated(train_loss, test_loss, accuracy)
@@ -360,8 +360,7 @@ class Run(Membership):
 
     @property
     def counted(self) -> int:
-        """Samples of the batch at hand that count: 0 where an epoch's last step had none left for this worker, and the
-        loader gave a stand-in."""
+        """Samples of the batch at hand that count: 0 where the epoch had none left for this worker, which has a stand-in."""
         return self._ready().counted
 
     @property
@@ -426,7 +425,8 @@ class Run(Membership):
             factor = step.factor()
         except Broken:
             return None
-        step.learning_rate = float(self._optimizers[0].param_groups[0]["lr"]) * factor
+        if factor is not None:
+            step.learning_rate = float(self._optimizers[0].param_groups[0]["lr"]) * factor
         return factor
 
     def after_step(self, skipped: bool) -> None:
@@ -488,8 +488,7 @@ class Run(Membership):
         if state.get("version") != _STATE_VERSION:
             raise ValueError(f"this state has version {state.get('version')!r}; this package reads {_STATE_VERSION}")
         if len(state["schedules"]) != len(self._schedules):
-            raise ValueError(f"this state is of a run with {len(state['schedules'])} schedulers; this one has "
-                             f"{len(self._schedules)}")
+            raise ValueError(f"this state is of a run with {len(state['schedules'])} schedulers; this one has {len(self._schedules)}")
         if self._step is None:
             self._state = state  # until the loader is there
         else:

@@ -27,6 +27,7 @@ from .client import Client, DynamixError
 from .cost import Costs, Share
 from .device_clock import DeviceClock, StepSeconds
 from .doubly_summed import Comparison
+from .finite import Finite
 from .kernels import Number, multiply, multiply_and_square, squares
 from .peers import Gathering, Peers, Sum
 
@@ -54,8 +55,9 @@ class Step:
     """The step that is completed next. One object serves all steps of a run."""
 
     def __init__(self, client: Client, peers: Peers, scaler: Any = None, clock: Optional[DeviceClock] = None,
-                 by_loss: bool = False) -> None:
-        """`clock`: of the device that computes; None: the host does. `by_loss`: somebody else sums gradients."""
+                 by_loss: bool = False, finite: Optional[Finite] = None) -> None:
+        """`clock`: of the device that computes; None: the host does. `by_loss`: somebody else sums gradients. `finite`: looks whether
+        all steps' gradients are; None: nobody does."""
         self.client = client
         self.peers = peers
         self.scaler = scaler
@@ -72,6 +74,7 @@ class Step:
         self.replicas = 0                   # of each shard of the gradients; 0: every member has all of them
         self._by_loss = by_loss
         self._comparison = Comparison(peers, by_loss)
+        self._finite = finite
         self._clock = clock
         self._data_seconds = 0.0            # of the host's clock, as are the next two
         self._exchange_seconds = 0.0
@@ -100,6 +103,8 @@ class Step:
         self._on_device = False
         self._own_squares.clear()
         self._global_squares.clear()
+        if self._finite is not None:
+            self._finite.forget()
 
     def start_epoch(self) -> None:
         """What was taken in the epoch before and not trained on counts for nothing."""
@@ -165,6 +170,8 @@ class Step:
         if not self._row_written:  # each batch that was taken may have become a reason
             self._due = self.client.due()
         self._measures = first and bool((self._due or 0) & raw.MEASURE)
+        if self._finite is not None:
+            self._finite.begin_pass()
         if self._weights is None:
             if self._odd_rows is not None and not self._is_told_of_rows:
                 self._is_told_of_rows = True
@@ -224,8 +231,20 @@ class Step:
 
     @property
     def measures(self) -> bool:
-        """The squares of this pass's gradients are wanted: `scale` is to be told the counts, and `summed` to be called."""
+        """The squares of this pass's gradients are part of the row, which waits for them."""
         return self._measures
+
+    @property
+    def wants_squares(self) -> bool:
+        """Of this pass's gradients: `scale` is to be told the counts, and `summed` to be called."""
+        return self._measures or self._finite is not None
+
+    def _take_own(self, found: List[Number]) -> None:
+        """The squares of a buffer of this member's."""
+        if self._measures:
+            self._own_squares += found
+        if self._finite is not None:
+            self._finite.see_own(found)
 
     def scale(self, values: torch.Tensor, counts: Optional[Sequence[int]]) -> None:
         """Scales a buffer of this member's mean gradient by its share, in place. It holds so many numbers of each parameter.
@@ -236,15 +255,20 @@ class Step:
         if self._comparison.is_due:
             self._comparison.see_gradients(values)
         self._on_device |= values.device.type != "cpu"
-        if self._measures and counts is not None:
-            self._own_squares += multiply_and_square(values, self._share, counts)
+        if self.wants_squares and counts is not None:
+            self._take_own(multiply_and_square(values, self._share, counts))
         else:
             multiply(values, self._share)
 
     def summed(self, values: torch.Tensor, counts: Sequence[int]) -> None:
         """Takes a buffer of the mean gradient over all members."""
+        if not self.wants_squares:
+            return
+        found = squares(values, counts)
         if self._measures:
-            self._global_squares += squares(values, counts)
+            self._global_squares += found
+        if self._finite is not None:
+            self._finite.see_sums(found)
 
     def load_row(self, values: torch.Tensor, counts: Optional[Sequence[int]]) -> Optional[torch.Tensor]:
         """The last buffer of a pass, scaled, and behind it the members' rows, byte by byte, which floats of any kind add up
@@ -266,8 +290,8 @@ class Step:
         if self._scaled.numel() != values.numel() or self._loaded.dtype != values.dtype:
             self._loaded = torch.empty(values.numel() + room, dtype=values.dtype, device="cpu")
             self._scaled, self._bytes_behind = self._loaded[:values.numel()], self._loaded[values.numel():]
-        if self._measures and counts is not None:
-            self._own_squares += squares(values, counts) if self._share else [0.0]
+        if self.wants_squares and counts is not None:
+            self._take_own(squares(values, counts) if self._share else [0.0])
         if self._share:
             torch.mul(values, self._share, out=self._scaled)
         else:
@@ -336,8 +360,8 @@ class Step:
         measured = self._own_squares and (self._global_squares or not self.replicas)
         unmeasured = bool((self._due or 0) & raw.MEASURE) and not measured
         square = math.nan if unmeasured else self._plain(self._own_squares)
-        if not unmeasured and not math.isfinite(square):  # which a GradScaler leaves out, and expects
-            square = math.inf if self.scaler is None else math.nan
+        if not unmeasured and not math.isfinite(square):  # a GradScaler expects it, and `_finite` tells of it
+            square = math.inf if self.scaler is None and self._finite is None else math.nan
         self.client.write_row(square, self._row.data_ptr())
         self._row_written = True
 
@@ -363,8 +387,9 @@ class Step:
 
     # The optimiser
 
-    def factor(self) -> float:
-        """What the learning rate of this step is multiplied by. Once a step, before the optimiser."""
+    def factor(self) -> Optional[float]:
+        """What the learning rate of this step is multiplied by. Once a step, before the optimiser. None: the step is dropped, since
+        its gradient is not finite."""
         self._write_row()
         self.read_rows()
         if self._comparison.is_due:
@@ -372,6 +397,9 @@ class Step:
         self._square = self._plain(self._global_squares) if self._square_sum is None else self._wait_for(self._square_sum)
         rate = self.client.rate(self._square)
         self.progress = rate.progress
+        if self._finite is not None and not self._finite.keeps(int(self.client.status().step)):
+            self.complete(skipped=True)
+            return None
         return rate.factor
 
     def _wait_for(self, pending: Any) -> Any:
