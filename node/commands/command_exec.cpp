@@ -12,15 +12,18 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <ranges>
+#include <set>
 #include <thread>
 #include <utility>
+#include <variant>
 
 namespace dynamix::node {
 namespace {
@@ -59,10 +62,25 @@ public:
                 command_process& command)
       : agents_watch(file, run, std::move(start)), run_(run), command_(command) {}
 
+  void look(host_processes& hosts, const std::vector<ledger::row>& rows, bool training) override {
+    agents_watch::look(hosts, rows, training);
+    for (const auto& row : rows)
+      if (const auto* event = std::get_if<ledger::event>(&row.entry);
+          event != nullptr && event->event == ledger::event_kind::joined)
+        joined_.insert(event->host);
+  }
   std::string ended(const host_end& end) override {
     if (!ended_in_order(end.exit) && !stopped_as_asked(end.exit))
       died_[end.host] = fmt::format("({})\n{}", to_string(end.exit), last_lines(run_.log(end.host), log_lines_shown));
     return "";
+  }
+  /// The agents that no process has joined.
+  std::vector<std::string> unjoined(const cluster::cluster_file& file) const {
+    std::vector<std::string> names;
+    for (const auto* worker : file.workers())
+      if (!joined_.contains(worker->name))
+        names.push_back(worker->name);
+    return names;
   }
   /// For a person: agents that died, and of whose training nobody has recorded how it ended.
   std::vector<std::string> unrecorded(const cluster::cluster_file& file) const {
@@ -86,6 +104,7 @@ public:
 private:
   run_directory run_;
   std::map<std::string, std::string> died_; ///< how each agent died last
+  std::set<std::string> joined_;            ///< workers that a process has trained for, or was about to
   command_process& command_;
   mutable std::optional<steady_clock::time_point> ended_at_;
 };
@@ -185,19 +204,33 @@ int exec_beside_agent(const exec_arguments& arguments, command_context& context)
   return 127;
 }
 
+/// Who has joined, where that was not enough.
+std::string tell_unjoined(const std::vector<std::string>& unjoined, const cluster::cluster_file& file) {
+  constexpr std::size_t named_max = 8;
+  if (unjoined.empty())
+    return fmt::format("its processes joined, and made fewer steps than a window has ({})",
+                       file.arbitrator.window_steps);
+  if (unjoined.size() == file.workers().size())
+    return "none of its processes has joined, by dynamix.join and run.loader. `dynamix exec --observe` watches a "
+           "script that does not";
+  const auto more = unjoined.size() > named_max ? fmt::format(" and {} more", unjoined.size() - named_max) : "";
+  return fmt::format(
+      "no process has joined {}{}, by dynamix.join and run.loader: start as many as there are agents ({})",
+      fmt::join(unjoined | std::views::take(named_max), ", "), more, file.workers().size());
+}
+
 /// The logs are the agents', who know nothing of what went wrong in the command.
-std::string why_untrained(int status, std::size_t workers, const run_directory& run) {
+std::string why_untrained(int status, const std::vector<std::string>& unjoined, const cluster::cluster_file& file,
+                          const run_directory& run) {
   if (status != 0)
     return fmt::format(
         "no training process has trained a window, and the command ended with {}: its own message stands "
         "above. If it is \"No module named 'dynamix'\", the Python that runs the script is not the one that "
         "dynamix is installed in: start it by that one, PYTHON -m torch.distributed.run in place of torchrun\n",
         status);
-  return fmt::format(
-      "no training process has trained a window: the command ended well, and fewer processes than the {} of the "
-      "agents called dynamix.join and run.loader, or they made fewer steps than a window has. `dynamix exec "
-      "--observe` watches a script that does not join. The agents' logs: {}/logs\n",
-      workers, run.path());
+  return fmt::format("no training process has trained a window: the command ended well, and {}. The agents' logs: "
+                     "{}/logs\n",
+                     tell_unjoined(unjoined, file), run.path());
 }
 
 /// Of a run that is over: what there is to be told of it beside its report, which then holds it, too.
@@ -220,13 +253,14 @@ void tell(const exec_arguments& arguments, const cluster::cluster_file& file, co
   made = sum_up(run, std::move(launched));
 }
 
-/// `problems`: of agents. Returns the exit status: the command's, or 1 where it ended well and something else did not.
+/// Returns the exit status: the command's, or 1 where it ended well and something else did not.
 int report_command_end(const local_run& made, const cluster::cluster_file& file, const run_directory& run,
-                       std::vector<std::string> problems, int status, std::ostream& err) {
+                       const commanded_run& watch, int status, std::ostream& err) {
+  auto problems = watch.unrecorded(file);
   if (made.summary.steps > 0)
     err << "dynamix-node: report: " << run.page() << "\n";
   else if (problems.empty())
-    err << "dynamix-node: " << why_untrained(status, file.workers().size(), run);
+    err << "dynamix-node: " << why_untrained(status, watch.unjoined(file), file, run);
   if (!made.problem.empty())
     problems.push_back(made.problem + "\n");
   for (const auto& problem : problems)
@@ -292,7 +326,7 @@ int exec(const exec_arguments& arguments, command_context& context) {
     return exit_failed;
   }
   tell(arguments, *file, run, made, context.err);
-  return report_command_end(made, *file, run, watch.unrecorded(*file), status_of(command.wait()), context.err);
+  return report_command_end(made, *file, run, watch, status_of(command.wait()), context.err);
 }
 
 } // namespace

@@ -134,6 +134,24 @@ def writable_cgroups():
     return ""
 
 
+#: Two processes that join, of which each is told that it is one of two.
+STRAY = """
+import os, sys, tempfile
+import torch
+import torch.distributed
+import dynamix
+rank = 0 if os.fork() else 1
+torch.distributed.init_process_group("gloo", init_method="file://" + os.environ["DYNAMIX_AGENT"] + "/store", rank=rank, world_size=2)
+os.environ["LOCAL_RANK"] = str(rank)
+model = torch.nn.Linear(2, 1)
+try:
+    dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1))
+except dynamix.DynamixError as problem:
+    print(problem, file=sys.stderr, flush=True)
+    os._exit(1)
+"""
+
+
 @unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
 class Agents(unittest.TestCase):
     def check_samples(self, results, samples, epochs):
@@ -187,6 +205,24 @@ class Agents(unittest.TestCase):
         for _, (beside, behind) in results:
             self.assertRegex(beside, "this process has joined the agent at .* already: close\\(\\) that run")
             self.assertRegex(behind, "has told it that training is over: close\\(again=True\\)")
+
+    def test_end_soon_after_a_command_that_none_of_their_processes_joined(self):
+        for workers, command, status, told in (
+                (3, ["true"], 0, "none of its processes has joined, by dynamix.join and run.loader"),
+                (3, ["sh", "-c", "exit 7"], 7, "the command ended with 7: its own message stands above"),
+                (3, [sys.executable, "-c", STRAY], 1, "this training has 2 processes, and the cluster file has 3 workers")):
+            with tempfile.TemporaryDirectory() as folder:
+                began = os.path.join(folder, "ended")
+                done = subprocess.run([agents.program(), "exec", "--workers", str(workers), "--set", "dashboard.listen=", "--run",
+                                       os.path.join(folder, "run"), "--", "sh", "-c", '"$@"; status=$?; : > "$0"; exit $status', began, *command],
+                                      env={**os.environ, "PYTHONPATH": str(SOURCE / "python")}, stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.PIPE, text=True, timeout=ranks.SECONDS)
+                seconds = time.time() - os.stat(began).st_mtime
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertIn("no training process has trained a window", done.stderr)
+            self.assertIn(told, done.stderr)
+            self.assertNotIn("did not end in time", done.stderr)
+            print(f"{command[0]}: ended {seconds:.1f} s behind the command")
 
     @unittest.skipUnless(os.geteuid() == 0 and writable_cgroups(), "needs root, and cgroup version 2 to write to")
     def test_are_beside_a_command_in_a_cgroup_of_its_own(self):
