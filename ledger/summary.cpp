@@ -1,6 +1,7 @@
 #include "ledger/summary.hpp"
 
 #include "cluster/places.hpp"
+#include "ledger/text.hpp"
 #include "ledger/warnings.hpp"
 #include "messages/leave.hpp"
 
@@ -105,7 +106,8 @@ void judge_end(const run_records& records, const std::set<std::string>& given_up
   else if (all_left)
     summary.reason = "all workers have left";
   else
-    summary.reason = (failed != nullptr ? *failed : first_to_tell(records.farewells)).reason;
+    summary.reason =
+        printable((failed != nullptr ? *failed : first_to_tell(records.farewells)).reason, messages::max_text_length);
 }
 
 /// Hosts without a worker say it in the ledger.

@@ -55,8 +55,17 @@ std::string sparkline(const std::vector<double>& values, double low, double high
 
 std::string printable(const std::string& text, std::size_t limit) {
   std::string clean = text.substr(0, limit);
-  std::replace_if(
-      clean.begin(), clean.end(), [](unsigned char c) { return c < 32 || c == 127; }, ' ');
+  if (clean.size() < text.size()) // no part of a character
+    while (!clean.empty() && (static_cast<unsigned char>(text[clean.size()]) & 0xc0U) == 0x80)
+      clean.pop_back();
+  for (std::size_t at = 0; at < clean.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(clean[at]);
+    const bool c1 = byte == 0xc2 && at + 1 < clean.size() && static_cast<unsigned char>(clean[at + 1]) < 0xa0;
+    if (c1)
+      clean[at + 1] = ' ';
+    if (c1 || byte < 32 || byte == 127)
+      clean[at] = ' ';
+  }
   return clean;
 }
 

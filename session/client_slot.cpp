@@ -1,6 +1,7 @@
 #include "session/client_slot.hpp"
 
 #include "cluster/cluster_file.hpp"
+#include "storage/json_text.hpp"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -53,7 +54,8 @@ void client_slot::end(connection_number number) {
 }
 
 void client_slot::refuse(connection_number number, client_verdict verdict, std::string detail) {
-  log(true, fmt::format("client_refused process={} reason=\"{}\"", connections_.at(number).peer.process, detail));
+  log(true, fmt::format("client_refused process={} reason={}", connections_.at(number).peer.process,
+                        storage::quoted(detail)));
   send(number, messages::client_welcome{.verdict = verdict, .detail = std::move(detail), .host = {}});
   end(number);
 }
@@ -205,7 +207,7 @@ void client_slot::disconnected(connection_number number, const std::string& reas
 void client_slot::vacate(const std::string& reason) {
   const auto name = name_of(connections_.at(served_));
   served_ = 0;
-  log(true, fmt::format("client_lost reason=\"{}: {}\" steps={}", name, reason, steps_));
+  log(true, fmt::format("client_lost reason={} steps={}", storage::quoted(name + ": " + reason), steps_));
   effects_.push_back(client_effects::follow{});
   if (!std::exchange(ready_, false))
     return;

@@ -1,6 +1,7 @@
 #include "session/worker_protocol.hpp"
 
 #include "messages/leave.hpp"
+#include "storage/json_text.hpp"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -184,13 +185,13 @@ void worker_protocol::refused(const messages::welcome& welcome) {
     return emit(effects::redirect{welcome.leader});
   if (options_.guest && !joined() && welcome.verdict == welcome_verdict::unknown_host) {
     if (std::exchange(waits_because_, welcome.detail) != welcome.detail)
-      log(log_level::warning, fmt::format("waits_for_place reason=\"{}\"", welcome.detail));
+      log(log_level::warning, "waits_for_place reason=" + storage::quoted(welcome.detail));
     return emit(effects::greet_later{place_delay_seconds});
   }
   const bool seeks = farewell_step_ == farewell_step::seeking;
   if (seeks && welcome.verdict == welcome_verdict::generation_closed)
     return farewell_told(); // it has heard the farewell before
-  log(log_level::error, fmt::format("refused detail=\"{}\"", welcome.detail));
+  log(log_level::error, "refused detail=" + storage::quoted(welcome.detail));
   if (phase_ >= phase::training) {
     if (welcome.verdict == welcome_verdict::duplicate_host) // for a while
       greet_later();
@@ -366,7 +367,8 @@ void worker_protocol::on(const events::notice_received& what) {
     return;
   if (notice.change == messages::generation_change::regroup)
     return emit(effects::ask_to_regroup{});
-  log(log_level::warning, fmt::format("generation_ends generation={} reason=\"{}\"", notice.generation, notice.reason));
+  log(log_level::warning,
+      fmt::format("generation_ends generation={} reason={}", notice.generation, storage::quoted(notice.reason)));
   interrupt(notice.reason);
 }
 
@@ -386,9 +388,9 @@ void worker_protocol::on(events::generation_left& what) {
   if (!what.goes_on)
     return conclude();
   phase_ = phase::waiting;
-  log(log_level::warning,
-      fmt::format("generation_left generation={} steps={} reason=\"{}\"{}", newest_->generation, account_.steps,
-                  account_.reason, aggregator_ ? "" : " training waits for the arbitrator, which is lost"));
+  log(log_level::warning, fmt::format("generation_left generation={} steps={} reason={}{}", newest_->generation,
+                                      account_.steps, storage::quoted(account_.reason),
+                                      aggregator_ ? "" : " training waits for the arbitrator, which is lost"));
   if (!end_between_generations())
     greet();
 }
@@ -402,8 +404,8 @@ void worker_protocol::conclude() {
     return end(true, left_because_);
   }
   phase_ = phase::leaving;
-  log(log_level::info, fmt::format("training_ended succeeded={} reason=\"{}\" steps={}", account_.succeeded,
-                                   account_.reason, account_.steps));
+  log(log_level::info, fmt::format("training_ended succeeded={} reason={} steps={}", account_.succeeded,
+                                   storage::quoted(account_.reason), account_.steps));
   concluded_seconds_ = at_.seconds;
   if (aggregator_)
     settle();

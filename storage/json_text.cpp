@@ -105,4 +105,8 @@ json_text& json_text::null() {
   return *this;
 }
 
+std::string quoted(std::string_view text) {
+  return json_text().value(text).take();
+}
+
 } // namespace dynamix::storage

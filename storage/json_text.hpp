@@ -73,4 +73,7 @@ private:
   bool after_key_ = false; ///< its key does
 };
 
+/// A JSON string, with its quotes. In the log, too, whose fields a peer's text could otherwise end.
+std::string quoted(std::string_view text);
+
 } // namespace dynamix::storage

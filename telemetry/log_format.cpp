@@ -52,6 +52,11 @@ std::string json_quoted(std::string_view text) {
   return safe + "\"";
 }
 
+/// Of a quote or a backslash in a quoted value; other backslashes stand for themselves.
+bool is_escape(std::string_view text) {
+  return text.starts_with("\\\"") || text.starts_with("\\\\");
+}
+
 bool is_key(std::string_view word) {
   return !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char character) {
     return std::isalnum(character) != 0 || character == '_';
@@ -68,6 +73,25 @@ std::size_t find_key(std::string_view message, std::size_t from) {
     begin = end + 1;
   }
   return std::string_view::npos;
+}
+
+/// That ends the text which begins at `begin`: not one that a backslash stands before.
+std::size_t find_quote(std::string_view message, std::size_t begin) {
+  for (; begin < message.size() && message[begin] != '"'; ++begin)
+    if (message[begin] == '\\' && is_escape(message.substr(begin)))
+      ++begin;
+  return std::min(begin, message.size());
+}
+
+/// Quotes and backslashes as they were; other escapes stay, since the line holds no control characters.
+std::string without_escapes(std::string_view text) {
+  std::string plain;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (is_escape(text.substr(at)))
+      ++at;
+    plain += text[at];
+  }
+  return plain;
 }
 
 std::string trimmed(std::string_view text) {
@@ -120,8 +144,9 @@ log_message take_apart(std::string_view message) {
     const auto equals = message.find('=', at);
     const bool in_quotes = message.substr(equals + 1).starts_with('"');
     const auto begin = equals + (in_quotes ? 2 : 1);
-    const auto end = std::min(message.find(in_quotes ? '"' : ' ', begin), message.size());
-    parts.fields.emplace_back(message.substr(at, equals - at), message.substr(begin, end - begin));
+    const auto end = in_quotes ? find_quote(message, begin) : std::min(message.find(' ', begin), message.size());
+    const auto value = message.substr(begin, end - begin);
+    parts.fields.emplace_back(message.substr(at, equals - at), in_quotes ? without_escapes(value) : std::string(value));
     const auto behind = std::min(end + (in_quotes ? 1 : 0), message.size());
     at = find_key(message, std::min(behind + 1, message.size()));
     const auto stop = std::min(at, message.size());

@@ -1,6 +1,7 @@
 #include "actors/aggregator/aggregator_switchboard.hpp"
 
 #include "actors/network/gateway.hpp"
+#include "storage/json_text.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -111,7 +112,7 @@ void aggregator_switchboard::attach(const messages::shard_hello& hello,
             }
             const bool follows = welcome && welcome->verdict == messages::welcome_verdict::not_leader;
             if (welcome && !follows)
-              spdlog::warn("attach_refused detail=\"{}\"", welcome->detail);
+              spdlog::warn("attach_refused detail={}", storage::quoted(welcome->detail));
             answered({std::nullopt, follows ? welcome->leader : std::string{}});
           },
           [answered](const caf::error&) { answered({}); });

@@ -3,6 +3,7 @@
 #include "actors/aggregator/run_outcome.hpp"
 #include "messages/leave.hpp"
 #include "messages/validation.hpp"
+#include "storage/json_text.hpp"
 #include "telemetry/logging.hpp"
 
 #include <spdlog/fmt/fmt.h>
@@ -83,8 +84,8 @@ messages::welcome root_role::take_in(const messages::hello& hello) {
   if (welcome.verdict != messages::welcome_verdict::accepted) {
     // Who waits asks again every two seconds, and says itself why.
     const bool told = waits_for_place(welcome) || !write_refusal(hello, welcome);
-    spdlog::log(told ? spdlog::level::debug : spdlog::level::warn, "refused host={} detail=\"{}\"", hello.host,
-                welcome.detail);
+    spdlog::log(told ? spdlog::level::debug : spdlog::level::warn, "refused host={} detail={}", hello.host,
+                storage::quoted(welcome.detail));
     return welcome;
   }
   raise_term();
@@ -107,7 +108,7 @@ messages::welcome root_role::take_in(const messages::hello& hello) {
   const auto& why = members_.state().members[welcome.rank].detail;
   const bool told = !hello.left_because.empty() && !why.empty();
   spdlog::info("{} host={} rank={} steps={} {}{}", new_here ? "joined" : "rejoined", hello.host, welcome.rank,
-               hello.steps, text, told ? fmt::format(" reason=\"{}\"", why) : "");
+               hello.steps, text, told ? " reason=" + storage::quoted(why) : "");
   if (told)
     text = fmt::format("it came out of generation {}: {}; {}", hello.generation, why, text);
   write_row(ledger::event{new_here ? ledger::event_kind::joined : ledger::event_kind::rejoined, hello.host, text});
@@ -210,7 +211,7 @@ void root_role::keep_completion() {
 
 /// What it said of the end was believed by nobody: its farewell is that of a worker that has failed.
 void root_role::tell_false_completion(std::uint32_t rank, const std::string& detail) {
-  spdlog::error("completion_refused host={} rank={} reason=\"{}\"", host_of(rank), rank, detail);
+  spdlog::error("completion_refused host={} rank={} reason={}", host_of(rank), rank, storage::quoted(detail));
   for (auto& said : farewells_)
     if (said.rank == rank) {
       said.succeeded = false;
@@ -242,7 +243,7 @@ void root_role::lose(std::uint32_t rank, const std::string& detail) {
 /// A loss is told once, whether the membership or a broken connection shows it.
 void root_role::tell_loss(std::uint32_t rank, const std::string& detail) {
   const auto& host = host_of(rank);
-  spdlog::error("worker_lost host={} rank={} reason=\"{}\"", host, rank, detail);
+  spdlog::error("worker_lost host={} rank={} reason={}", host, rank, storage::quoted(detail));
   write_row(ledger::event{ledger::event_kind::lost, host, detail});
   if (windows_)
     pass_on(windows_->left(rank, links_.now_seconds()));
@@ -327,8 +328,8 @@ void root_role::carry_out(const membership_change& change) {
     tell_false_completion(fault.rank, fault.detail);
   if (change.phase) {
     const bool ending = *change.phase == generation_phase::ending;
-    spdlog::warn("generation_{} generation={} reason=\"{}\"", ending ? "ends" : "regroups", members_.generation(),
-                 change.reason);
+    spdlog::warn("generation_{} generation={} reason={}", ending ? "ends" : "regroups", members_.generation(),
+                 storage::quoted(change.reason));
     write_row(ledger::event{ending ? ledger::event_kind::ending : ledger::event_kind::regrouping, "",
                             fmt::format("generation {}: {}", members_.generation(), change.reason)});
   }
@@ -412,7 +413,7 @@ void root_role::look_whether_over() {
   if (ended_ || why.empty())
     return;
   ended_ = true;
-  spdlog::info("run_over reason=\"{}\"", why);
+  spdlog::info("run_over reason={}", storage::quoted(why));
   for (std::uint32_t rank = 0; rank < members_.state().members.size(); ++rank)
     if (!members_.trains(rank)) // nobody is left to sum for
       links_.stop(rank);

@@ -1,6 +1,7 @@
 #include "actors/aggregator/shard_role.hpp"
 
 #include "messages/leave.hpp"
+#include "storage/json_text.hpp"
 
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
@@ -140,7 +141,7 @@ void shard_role::find_silent_workers() {
     const auto way = routes_.find(gone.rank);
     if (way == routes_.end() || !way->second.empty())
       continue; // the aggregator below looks after its own
-    spdlog::error("worker_lost rank={} reason=\"{}\"", gone.rank, gone.detail);
+    spdlog::error("worker_lost rank={} reason={}", gone.rank, storage::quoted(gone.detail));
     if (windows_)
       pass_on(windows_->left(gone.rank, links_.now_seconds()));
     links_.report_absent(gone);
@@ -234,7 +235,7 @@ void shard_role::end(const part_outcome& how) {
   for (const auto& [host, _] : children_)
     order(host,
           {.leaving = {}, .finished = true, .succeeded = how.succeeded, .reason = how.reason, .stopped = how.stopped});
-  spdlog::info("run_over reason=\"{}\"", how.reason);
+  spdlog::info("run_over reason={}", storage::quoted(how.reason));
   links_.dismiss_waiting({std::max<std::uint64_t>(1, windows_ ? windows_->generation() : 0),
                           messages::generation_change::ended, "training is over"});
   if (options_.events)

@@ -3,6 +3,7 @@
 #include "actors/arbitrator/deciding_rows.hpp"
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
+#include "storage/json_text.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -108,7 +109,7 @@ void tell_doubts(arbitrator_pointer self, std::uint64_t generation, const std::v
   for (const auto& one : doubted) {
     if (std::exchange(self->state.doubted[one.rank], generation) == generation)
       continue;
-    spdlog::warn("steps_doubted host={} rank={} reason=\"{}\"", one.host, one.rank, one.reason);
+    spdlog::warn("steps_doubted host={} rank={} reason={}", one.host, one.rank, storage::quoted(one.reason));
     write_row(self, ledger::event{ledger::event_kind::warning, one.host, one.reason});
   }
 }

@@ -4,6 +4,7 @@
 #include "actors/network/store_table.hpp"
 #include "actors/packing.hpp"
 #include "messages/leave.hpp"
+#include "storage/json_text.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -51,7 +52,7 @@ gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_sta
       [self, events](atom::finish, const message<messages::farewell>& received) {
         const auto said = unpack<messages::farewell>(received, "gateway");
         if (said && self->state.leader && events) {
-          spdlog::info("run_over leader={} reason=\"{}\"", said->host, said->reason);
+          spdlog::info("run_over leader={} reason={}", said->host, storage::quoted(said->reason));
           events->arbitrator_ended({said->succeeded, said->reason, messages::tells_stop(*said)}, {});
         }
         return atom::finish_v;

@@ -24,6 +24,7 @@
 #include "node/reports/text.hpp"
 #include "node/training/loaded_trainer.hpp"
 #include "storage/atomic_file.hpp"
+#include "storage/json_text.hpp"
 #include "telemetry/kernel_session.hpp"
 #include "telemetry/logging.hpp"
 #include "telemetry/privileges.hpp"
@@ -255,21 +256,21 @@ int train(actors::host_options options, const run_directory& run, const actors::
   }
   const bool completed = succeeded && !outcome.stopped;
   if (succeeded && (completed || outcome.left))
-    spdlog::info("host_ended reason=\"{}\"", outcome.reason);
+    spdlog::info("host_ended reason={}", storage::quoted(outcome.reason));
   else if (outcome.stopped)
-    spdlog::warn("host_stopped reason=\"{}\" checkpoint=\"{}\"", outcome.reason, outcome.checkpoint);
+    spdlog::warn("host_stopped reason={} checkpoint=\"{}\"", storage::quoted(outcome.reason), outcome.checkpoint);
   else
-    spdlog::error("host_failed reason=\"{}\" checkpoint=\"{}\"", outcome.reason, outcome.checkpoint);
+    spdlog::error("host_failed reason={} checkpoint=\"{}\"", storage::quoted(outcome.reason), outcome.checkpoint);
   spdlog::default_logger()->flush();
   if (display != nullptr)
-    display->end(whole ? &summary : nullptr, outcome.reason);
+    display->end(whole ? &summary : nullptr, printable(outcome.reason));
   const auto code = exit_of_host({.succeeded = succeeded,
                                   .completed = completed,
                                   .stopped = outcome.stopped,
                                   .left = outcome.left,
                                   .asked = stop.stop.stop_requested()});
   if (display != nullptr && code != exit_done)
-    err << why_undone(code, outcome.reason, run);
+    err << why_undone(code, printable(outcome.reason), run);
   return code;
 }
 

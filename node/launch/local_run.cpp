@@ -10,6 +10,7 @@
 #include "node/reports/report.hpp"
 #include "node/reports/results.hpp"
 #include "node/reports/run_records.hpp"
+#include "node/reports/text.hpp"
 #include "node/training/loaded_trainer.hpp"
 #include "telemetry/cgroup.hpp"
 
@@ -94,7 +95,7 @@ std::string refuse_finished(const run_directory& run, const cluster::cluster_fil
     if (const auto said = read_worker_file(run.worker(member->name));
         said && messages::tells_completion(said->farewell))
       return fmt::format("{} has come to its end ({}); give it more to do with --epochs, or see it with report",
-                         run.path(), said->farewell.reason);
+                         run.path(), printable(said->farewell.reason));
   return "";
 }
 

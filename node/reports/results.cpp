@@ -2,6 +2,7 @@
 
 #include "node/reports/commit.hpp"
 #include "node/reports/report.hpp"
+#include "node/reports/text.hpp"
 #include "storage/atomic_file.hpp"
 
 #include <utility>
@@ -17,7 +18,7 @@ std::string write_results(const run_directory& run, run_observations observed, c
   summary = summarise(records, std::move(observed));
   if (!failure.empty()) {
     summary.succeeded = false;
-    summary.reason = failure;
+    summary.reason = printable(failure, messages::max_text_length);
   }
   for (const auto& [path, text] :
        {std::pair(run.summary(), to_json(summary)), std::pair(run.epochs(), ledger::epochs_csv(records.evaluations)),

@@ -43,6 +43,10 @@ TEST(Text, DrawsValuesOnALogarithmicScale) {
 TEST(Text, MakesTheWordsOfOthersPrintable) {
   EXPECT_EQ(printable("a\x1b[31mb\nc"), "a [31mb c");
   EXPECT_EQ(printable("abcdef", 3), "abc");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m \xc2\xa9"),
+            "  31m \xc2\xa9"); // a terminal's control in one character
+  EXPECT_EQ(printable("ab\xe2\x82\xac", 4), "ab");
 }
 
 TEST(Text, ListsNames) {

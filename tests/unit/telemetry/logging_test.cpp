@@ -1,3 +1,4 @@
+#include "storage/json_text.hpp"
 #include "telemetry/logging.hpp"
 
 #include <gmock/gmock.h>
@@ -159,6 +160,14 @@ TEST(LogMessage, IsTakenApartAtItsKeys) {
   EXPECT_TRUE(take_apart("a = b").fields.empty());
   EXPECT_EQ(take_apart("x y=\"open").fields.at(0).second, "open");
   EXPECT_EQ(take_apart("x y=").fields.at(0).second, "");
+}
+
+TEST(LogMessage, HoldsNoFieldThatAPeersTextHasMadeUp) {
+  const std::string said = "bye\" host=eve rank=0 c:\\ \"";
+  const auto parts = take_apart("worker_lost rank=7 reason=" + storage::quoted(said + "\n") + " tries=3");
+  ASSERT_EQ(parts.fields.size(), 3U);
+  EXPECT_EQ(parts.fields[1].second, said + "\\n");
+  EXPECT_EQ(parts.fields[2].second, "3");
 }
 
 TEST_F(Logging, LeavesOutWhatIsBelowTheLevel) {
