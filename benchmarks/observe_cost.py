@@ -39,16 +39,22 @@ def train(case, steps, cpu):
 
 
 def run(options, observed):
-    """Milliseconds of the median step of one run."""
+    """Milliseconds of the median step of one run. Ends this program where it has none within --seconds."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "dynamix", "exec", *(["--observe"] if observed else []), "--workers", "2", "--out", f"{folder}/run", "--",
-                   sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(HERE), "--script", "--case", options.case,
+        command = [sys.executable, "-m", "dynamix", "exec", *(["--observe"] if observed else []), "--workers", "2", "--out", f"{folder}/run",
+                   "--set", "dashboard.listen=", "--", sys.executable, "-m", "torch.distributed.run", "--rdzv-backend", "c10d", "--rdzv-endpoint",
+                   "127.0.0.1:0", "--nproc-per-node", "2", str(HERE), "--script", "--case", options.case,
                    "--steps", str(options.steps), *(["--cpu"] if options.cpu else [])]
         environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "python")}
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    found = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("median ")]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            try:
+                said = process.communicate(timeout=options.seconds)[0]
+            except subprocess.TimeoutExpired:
+                process.terminate()  # which ends the command and the agents, too
+                said = process.communicate()[0] + f"\nnot done within {options.seconds} s (--seconds)"
+    found = [line.split()[1] for line in said.splitlines() if line.startswith("median ")]
     if not found:
-        sys.exit(done.stdout)
+        sys.exit(said)
     return float(found[0])
 
 
@@ -57,6 +63,7 @@ def main():
     parser.add_argument("--case", default="lenet 64", choices=sdk_overhead.CASES)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--seconds", type=float, default=300, help="that a run may take, loading torch included")
     parser.add_argument("--cpu", action="store_true", help="compare CPU time")
     parser.add_argument("--script", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
