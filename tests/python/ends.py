@@ -118,7 +118,7 @@ class Act:
     def at(self, moment, holds=True):
         if not self.left and moment == self.moment and holds:
             self.left = True
-            pathlib.Path(self.mark).write_text(str(time.time()), encoding="ascii")
+            pathlib.Path(self.mark).write_text(str(time.monotonic()), encoding="ascii")
             WAYS[self.way]()
 
 
@@ -225,21 +225,24 @@ def member(kind, way, moment, rank, who, folder):
         train(kind, way, moment, rank, who, folder)
     except Returned:
         pass
+    except BaseException:  # what it is told; printing the stack takes longer on a busy machine
+        pathlib.Path(folder, f"told-{rank}").write_text(str(time.monotonic()), encoding="ascii")
+        raise
 
 
 def settle(pids, folder, who):
     """Waits for all. Returns the statuses, when each ended, and who had to be killed."""
     statuses, ended, hung = {}, {}, set()
-    began, mark = time.time(), pathlib.Path(folder, "left")
+    began, mark = time.monotonic(), pathlib.Path(folder, "left")
     while len(statuses) < len(pids):
         for rank, pid in pids.items():
             if rank not in statuses:
                 found, status = os.waitpid(pid, os.WNOHANG)
                 if found:
-                    statuses[rank], ended[rank] = os.waitstatus_to_exitcode(status), time.time()
+                    statuses[rank], ended[rank] = os.waitstatus_to_exitcode(status), time.monotonic()
         text = mark.read_text(encoding="ascii") if mark.exists() else ""
         since = float(text) if text else began
-        if time.time() > max(since, min(ended.values(), default=since)) + LIMIT:
+        if time.monotonic() > max(since, min(ended.values(), default=since)) + LIMIT:
             for rank, pid in pids.items():
                 if rank not in statuses:
                     hung.add(rank)
@@ -300,10 +303,17 @@ def run_in(folder, kind, way, moment, port, world, who):
     steps = [float(line.split()[1]) for rank in pids if rank != who for line in said[rank].splitlines() if re.fullmatch(r"step [0-9.]+", line)]
     problem = judge(kind, way, moment, who, statuses, hung, said, ends)
     left = pathlib.Path(folder, "left").exists()
+    told = [seconds_of(folder, f"told-{rank}") - seconds_of(folder, "left") for rank in pids
+            if left and rank != who and pathlib.Path(folder, f"told-{rank}").exists()]
     words = {rank: [line for line in text.splitlines() if line.strip() and not line.startswith("step ")][-3:] for rank, text in said.items()}
     return {"kind": kind, "way": way, "moment": moment, "who": who, "left": left, "problem": problem,
-            "statuses": statuses, "seconds": {rank: round(value, 2) for rank, value in seconds.items()}, "longest_step": max(steps, default=None),
+            "statuses": statuses, "seconds": {rank: round(value, 2) for rank, value in seconds.items()}, "longest_step": max(steps, default=None), "sentence": round(max(told), 3) if told else None, "load": os.getloadavg()[0],
             "said": words}
+
+
+def seconds_of(folder, name):
+    """Of the clock that all processes of a machine share."""
+    return float(pathlib.Path(folder, name).read_text(encoding="ascii"))
 
 
 def applies(kind, way, moment):
@@ -319,6 +329,13 @@ def table(rows):
         if here:
             print(f"{kind}: {len(here)} cells, {sum(1 for row in here if row['left'])} in which the member ended, "
                   f"{sum('hang' in row['problem'] for row in here)} hangs, {sum(bool(row['problem']) for row in here)} problems")
+            told = sorted(row["sentence"] for row in here if row.get("sentence") is not None)
+            if told:
+                print(f"  s from the end to the others' sentence: {told[len(told) // 2]:.2f} in the median of {len(told)}, {told[-1]:.2f} at most; "
+                      f"{sum(seconds > 2 for seconds in told)} above 2")
+            steps = sorted(row["longest_step"] for row in here if row["left"] and row["longest_step"] is not None and row["way"] not in GOES_ON)
+            if steps:
+                print(f"  longest step of the others, s: {steps[len(steps) // 2]:.2f} in the median of {len(steps)}, {steps[-1]:.2f} at most")
         print("| a member | cells | without a problem | the others' last end, median s | most s |\n|---|---|---|---|---|")
         for way in WAYS:
             of = [row for row in here if row["way"] == way]
