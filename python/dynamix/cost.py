@@ -2,7 +2,7 @@
 
     an epoch's samples, shuffled -> windows -> sorted by cost in each, up and down in turns -> one line, as long as all their cost
     the run deals lengths of the line        -> a sample is of the member whose length holds its end
-    not grouped: no windows, and             -> a step's samples, the costliest first, each to who has the least for its budget
+    not grouped: no windows, and             -> a step's samples, the costliest first, each to who has the least for its budget; evened out
 
 The run counts in units, so many that a budget is 64 of them at the start: it deals them as it deals samples, whatever budgets
 become, and each sample is somebody's exactly once. Who has which follows from the epoch and the line alone, so that a run which goes
@@ -11,6 +11,7 @@ all members' samples of a step are alike.
 """
 from __future__ import annotations
 
+import bisect
 import hashlib
 import heapq
 import logging
@@ -30,6 +31,7 @@ _log = logging.getLogger("dynamix")
 _UNITS = 64               # of a budget
 _WINDOW_STEPS = 32
 _FEWEST_WINDOWS = 8       # of an epoch
+_EXCHANGES = 4            # of each member with another, where a step's samples are mixed
 
 
 class Share(NamedTuple):
@@ -170,7 +172,8 @@ class Costs:
 
 def split(costs: Sequence[float], shares: Sequence[int]) -> List[List[int]]:
     """Deals the samples of a step to members in proportion to their shares: the costliest first, each to the member that would have
-    the least for its share. Pure. Returns each member's places among `costs`, in their order."""
+    the least for its share; then those with most and with least exchange samples. Pure. Returns each member's places among `costs`,
+    in their order."""
     parts: List[List[int]] = [[] for _ in shares]
     loads = [0.0] * len(shares)
     usual = math.fsum(costs) / max(len(costs), 1)
@@ -181,7 +184,34 @@ def split(costs: Sequence[float], shares: Sequence[int]) -> List[List[int]]:
         parts[member].append(place)
         loads[member] += costs[place]
         heapq.heapreplace(heap, ((loads[member] + usual) / shares[member], member))
+    present = [member for member, share in enumerate(shares) if share > 0]
+    for _ in range(_EXCHANGES):
+        present.sort(key=lambda member: (loads[member] / shares[member], member))
+        for least, most in zip(present[:len(present) // 2], reversed(present)):
+            wanted = (loads[most] * shares[least] - loads[least] * shares[most]) / (shares[most] + shares[least])
+            moved = _exchange(costs, parts[most], parts[least], wanted)
+            loads[most], loads[least] = loads[most] - moved, loads[least] + moved
     return [sorted(part) for part in parts]
+
+
+def _exchange(costs: Sequence[float], giver: List[int], taker: List[int], wanted: float) -> float:
+    """Exchanges one sample for another, or for none, so that nearly as much cost as is wanted goes to the taker. Returns how much."""
+    taker.sort(key=lambda place: (costs[place], place))
+    theirs = [costs[place] for place in taker]
+    best, given, back = 0.0, -1, -1
+    for number, place in enumerate(giver):
+        near = bisect.bisect_left(theirs, costs[place] - wanted)
+        for other in (near - 1, near, -1):
+            if other >= len(theirs) or (other < 0 and len(giver) == 1):
+                continue
+            moves = costs[place] - (theirs[other] if other >= 0 else 0.0)
+            if abs(moves - wanted) < abs(best - wanted):
+                best, given, back = moves, number, other
+    if given >= 0:
+        taken = [taker.pop(back)] if back >= 0 else []
+        taker.append(giver[given])
+        giver[given:given + 1] = taken
+    return best
 
 
 def costs_of(dataset: Any, budget: Any, cost: Any, seed: int, shuffle: bool, grouped: bool, has_others: bool,
