@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from .flat_shards import flat_problem
 from .kernels import as_real, numbers_of
 from .peers import Peers
 from .sharded import sharding_problem
@@ -32,11 +33,8 @@ def check_model(model: torch.nn.Module, by_loss: bool) -> None:
                                   "dynamix.join that one")
     if "DeepSpeedEngine" in kinds:
         raise NotImplementedError("DeepSpeed steps an optimiser of its own; wrap the model in DistributedDataParallel or FSDP")
-    if "FullyShardedDataParallel" in kinds and not by_loss:
-        raise NotImplementedError("FSDP sums gradients where they cannot be weighted: use fully_shard, join with weighting=\"loss\", wrap "
-                                  "the model in DistributedDataParallel, or call run.average_gradients() on a plain model")
-    if "DTensor" in kinds and not by_loss:
-        problem = sharding_problem(model)
+    for kind, problem_of in (("FullyShardedDataParallel", flat_problem), ("DTensor", sharding_problem)):
+        problem = problem_of(model) if kind in kinds and not by_loss else ""
         if problem:
             raise NotImplementedError(problem)
 

@@ -14,11 +14,12 @@ from . import agent as agents
 from . import structures as raw
 from .elastic import members_through
 from .finite import CHOICES, Finite
+from .flat_shards import flat_group_of, is_sharded
 from .gradients import check_model, unwrapped
 from .optimizer import agreed_adaptive, check_optimizer, warn_of_strangers
 from .peers import Peers, group_of, is_initialized
 from .run import Run
-from .sharded import mesh_of, parts_of
+from .sharded import mesh_of
 from .world import NO_NUMPY, torch_problem, world_problem
 
 
@@ -69,8 +70,8 @@ def _check_arguments(model: torch.nn.Module, optimizers: List[Optimizer], rule: 
     if by_loss and (rule == "adascale" or elastic is not None):
         raise NotImplementedError("weighting=\"loss\" goes without AdaScale, which needs each member's own gradient, and without "
                                   "elastic=...")
-    if elastic is not None and parts_of(model):
-        raise NotImplementedError("elastic=... and fully_shard: a member that dies takes its shards with it. Leave elastic out, save by "
+    if elastic is not None and is_sharded(model):
+        raise NotImplementedError("elastic=... and a sharded model: a member that dies takes its shards with it. Leave elastic out, save by "
                                   "torch.distributed.checkpoint, and let torchrun restart the group")
     if elastic is not None and _drops_steps(scaler):
         raise NotImplementedError("elastic=... does not keep a GradScaler's scale equal on all members; train without it")
@@ -87,7 +88,7 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
     follows the global batch, and an agent, where there is one, decides each worker's batch size.
 
     Args:
-        model: in DistributedDataParallel, or sharded by `fully_shard`; or a plain module, with `run.average_gradients()` in each
+        model: in DistributedDataParallel, or sharded by `fully_shard` or FullyShardedDataParallel; or a plain module, with `run.average_gradients()` in each
             step. Each may be compiled.
         optimizer: any of torch.optim but LBFGS; ASGD and Rprop with rule="constant" only. Its class is exchanged for a
             subclass until `run.close()`. Several as a list, each of which makes one step for the same gradients; another one
@@ -108,8 +109,8 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
         elastic_seconds: how long members wait for each other, in collectives and when the group is formed anew.
         noise_interval: the gradient noise is measured every so many steps, and in each of the first 16; 0: twice a window.
         window_steps: steps between decisions, for a run without an agent; 0: the agent's, or 10.
-        weighting: "gradients": where they are summed (DistributedDataParallel, fully_shard, `run.average_gradients()`). "loss": by
-            `run.scale(loss)`, for what sums gradients by itself (FSDP, a communication hook of the script's own); without the
+        weighting: "gradients": where they are summed (DistributedDataParallel, sharded models, `run.average_gradients()`). "loss": by
+            `run.scale(loss)`, for what sums gradients by itself (FSDP's hybrid strategies, a communication hook of the script's own); without the
             gradient noise, and so without AdaScale (where the agents' rule is that, the square root), and without times of steps,
             which agents' policies need to see which host is slow.
         balance: whether the members share the global batch by their own paces at every step, between decisions, too. None: as
@@ -121,7 +122,7 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
 
     Returns the run, of which the script uses `loader`, and `state_dict` for checkpoints.
 
-    Raises NotImplementedError for what cannot be weighted (FSDP, sparse gradients), RuntimeError for a torch older than 2.6 and
+    Raises NotImplementedError for what cannot be weighted (tensor parallelism, sparse gradients), RuntimeError for a torch older than 2.6 and
     for a process group of one where $WORLD_SIZE promises more, DynamixError where the agent cannot be reached or refuses.
     """
     observation: Any = sys.modules.get("dynamix.observation")
@@ -138,9 +139,11 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
     schedulers = [] if scheduler is None else list(scheduler) if isinstance(scheduler, (list, tuple)) else [scheduler]
     options = {"adaptive": bool(known), "noise_interval": noise_interval,
                "window_steps": window_steps, "balance": raw.BALANCES[balance]}
+    if process_group is None and weighting == "gradients":
+        process_group = flat_group_of(model)
     peers = (Peers(group_of(unwrapped(model), process_group, mesh_of(model))) if elastic is None else
              members_through(elastic, agent, elastic_seconds))
     if peers.size > 1 and peers.position == 0:
         warn_of_strangers(optimizers, unwrapped(model))
-    finite = Finite(nan, peers, bool(parts_of(unwrapped(model)))) if nan is not None and not _drops_steps(scaler) else None
+    finite = Finite(nan, peers, is_sharded(model)) if nan is not None and not _drops_steps(scaler) else None
     return Run(model, optimizers, schedulers, rule, agent, scaler, peers, weighting == "loss", options, known is None, finite)

@@ -18,7 +18,7 @@ from .finite import CHOICES, Finite
 from .loader import Loader
 from .optimizer import Schedule
 from .peers import Broken, Peers
-from .sharded import Shards
+from .sharded import Collectives
 from .step import Step
 
 _log = logging.getLogger("dynamix")
@@ -33,7 +33,7 @@ class Membership:
     _peers: Peers
     _client: Optional[Client]
     _step: Optional[Step]
-    _hook: Union[Hook, Shards, None]
+    _hook: Union[Hook, Collectives, None]
     _finite: Optional[Finite]
     _loader: Optional[Loader[Any]]
     _draws: Optional[Draws]

@@ -14,8 +14,8 @@ from torch.optim import Optimizer
 
 from .batch import part_of, resized, rows_of
 from .ddp import can_sum_later, sum_accumulated
+from .flat_shards import is_sharded
 from .largest import memory_of, search, unchanged, unsynced
-from .sharded import parts_of
 from .step import Step
 
 _log = logging.getLogger("dynamix")
@@ -39,8 +39,8 @@ class Guard:
             raise NotImplementedError("run.backward() needs DistributedDataParallel without static_graph and "
                                       "find_unused_parameters, and no complex parameters; use a smaller batch_size, "
                                       "or run.loader(highest_batch=...)")
-        if parts_of(model):
-            raise NotImplementedError("run.backward() and fully_shard: a pass that fails has taken part in some collectives and not in "
+        if is_sharded(model):
+            raise NotImplementedError("run.backward() and a sharded model: a pass that fails has taken part in some collectives and not in "
                                       "others; use a smaller batch_size, or run.loader(highest_batch=...)")
         if step.peers.size > 1 and any(isinstance(each, torch.nn.SyncBatchNorm) for each in model.modules()):
             raise NotImplementedError("run.backward() and SyncBatchNorm: members have different numbers of passes, and its sums wait for "

@@ -24,6 +24,7 @@ from .draws import Draws
 from .elastic import Members
 from .equality import Equality
 from .finite import Finite, check_agreed
+from .flat_shards import collectives_of, is_sharded
 from .gradients import average, unwrapped, warn_of_rule, warn_of_times
 from .joined import gather
 from .leaving import ANOTHER_ENDED, LEFT, close_at_exit
@@ -32,7 +33,7 @@ from .membership import Membership
 from .memory import Guard, Loss, Weight
 from .optimizer import Round, Schedule, Swap, refuse_others, swap_optimizer, swap_scaler, warn_of_unknown_kind
 from .peers import Broken, Peers
-from .sharded import Shards, parts_of
+from .sharded import Collectives
 from .status import Status, status_of
 from .step import Calls, Step
 from .stream import Reader, Stream, identity_of, lengths_of
@@ -75,15 +76,14 @@ class Run(Membership):
         self._linked = self._closed = self._warned = False
         self._meeting_seconds: float = _MEETING_SECONDS
         self._by_loss = by_loss
-        is_sharded = bool(parts_of(model))
-        self._distributed = by_loss or is_sharded or isinstance(model, DistributedDataParallel)  # somebody else sums gradients
+        self._distributed = by_loss or is_sharded(model) or isinstance(model, DistributedDataParallel)  # somebody else sums gradients
         if agent is not None:
             self._open(agents.find(agent, peers))
-        self._hook: Union[Hook, Shards, None] = None
+        self._hook: Union[Hook, Collectives, None] = None
         if isinstance(model, DistributedDataParallel) and not by_loss:
             self._hook = register(model, peers)
-        elif is_sharded and not by_loss:
-            self._hook = Shards(model, peers)
+        elif is_sharded(model) and not by_loss:
+            self._hook = collectives_of(model, peers)
         self._round = Round(self, len(optimizers))
         self._swaps: List[Union[Swap, Schedule]] = [swap_optimizer(optimizer, self._round, number)
                                                     for number, optimizer in enumerate(optimizers)]
@@ -203,14 +203,14 @@ class Run(Membership):
         agents.check_gpu(self._client.status().gpu - 1, device)
         if self._hook is not None:
             self._hook.step = self._step
-        if isinstance(self._hook, Shards):
+        if isinstance(self._hook, Collectives):
             self._step.replicas = self._hook.replicas
         if self._state is not None and not self.came_in:
             self._load(self._state)
         if fetch_ahead is None:
             self._step.calls = Calls()
             self._call_hook = self._called.register_forward_pre_hook(self._step.calls)
-        if self._peers.size > 1 and not self._peers.elastic and not self._by_loss and not parts_of(self._model):
+        if self._peers.size > 1 and not self._peers.elastic and not self._by_loss and not is_sharded(self._model):
             self._equality = Equality(self._model, self._peers)
         batches = Batches(self._client, self._step, len(source), ahead, bool(shards), self._draws)
         self._loader = Loader(source, batches, self._client, self._step, batch_size, fetch_ahead or 0, **options)

@@ -24,9 +24,9 @@ from .step import Step
 _distributed: Any = torch.distributed
 # Torch has renamed them.
 _all_gather: Any = getattr(_distributed, "all_gather_single", getattr(_distributed, "all_gather_into_tensor", None))
-_reduce_scatter: Any = getattr(_distributed, "reduce_scatter_single", getattr(_distributed, "reduce_scatter_tensor", None))
+reduce_scatter: Any = getattr(_distributed, "reduce_scatter_single", getattr(_distributed, "reduce_scatter_tensor", None))
 _SETTERS = ("set_custom_all_gather", "set_custom_reduce_scatter", "set_gradient_divide_factor", "set_all_reduce_hook")
-_BY_LOSS = "join with weighting=\"loss\", and call run.scale(loss).backward() in each step"
+BY_LOSS = "join with weighting=\"loss\", and call run.scale(loss).backward() in each step"
 
 
 def parts_of(model: torch.nn.Module) -> List[Any]:
@@ -61,11 +61,11 @@ def sharding_problem(model: torch.nn.Module) -> str:
                 "model as a whole, too, or set their requires_grad to False")
     missing = [name for name in _SETTERS if not hasattr(parts[0], name)]
     if missing:
-        return f"the fully_shard of torch {torch.__version__} has no {missing[0]}, so its sums cannot be weighted: {_BY_LOSS}"
+        return f"the fully_shard of torch {torch.__version__} has no {missing[0]}, so its sums cannot be weighted: {BY_LOSS}"
     for part in parts:
         for group in _groups(part):
             if not _is_untouched(group):
-                return f"this model's reduce-scatter, its divisor or its all-reduce hook are the script's own: {_BY_LOSS}"
+                return f"this model's reduce-scatter, its divisor or its all-reduce hook are the script's own: {BY_LOSS}"
     return ""
 
 
@@ -85,30 +85,18 @@ def mesh_of(model: torch.nn.Module) -> Any:
                  if mesh is not None), None)
 
 
-class Shards:
-    """The collectives of one sharded model. Without a step they give the plain mean, as torch's own do."""
+class Collectives:
+    """Those of one sharded model. Without a step they give the plain mean, as torch's own do."""
 
-    def __init__(self, model: torch.nn.Module, peers: Peers) -> None:
-        """Raises NotImplementedError where the shards' members are not those of the run."""
-        mesh = mesh_of(model)
+    def __init__(self, peers: Peers, replicas: int) -> None:
+        """`replicas`: of each shard; 0: every member has all of them."""
         self.peers = peers
+        self.replicas = replicas
         self.step: Optional[Step] = None
         self.is_free = False   # its run is closed
-        self.replicas = int(mesh.size(0)) if mesh.ndim == 2 else 1
-        if mesh.size() != peers.size:
-            raise NotImplementedError(f"the model is sharded over {mesh.size()} processes, and {peers.size} train together: give "
-                                      "dynamix.join their process_group, and leave other kinds of parallelism out")
-        if self.replicas == peers.size > 1:
-            raise NotImplementedError("each shard of this model is a whole one: use DistributedDataParallel, which does the same")
         self._is_within_pass = False
         self._waits_since: Any = None  # for torch's own all-reduce
         self._held: List[Any] = [None, None]
-        for part in parts_of(model):
-            part.set_custom_all_gather(_AllGather(self))
-            part.set_custom_reduce_scatter(_ReduceScatter(self))
-            part.set_gradient_divide_factor(1.0)
-            if self.replicas > 1 or peers.size == 1:
-                part.set_all_reduce_hook(self._reduced)
 
     def release(self) -> None:
         """Its run is closed; another one may take the model."""
@@ -155,6 +143,31 @@ class Shards:
         elif self.step is not None:
             self.step.summed(values, [values.numel()])
 
+    def _end_pass(self) -> None:
+        self._is_within_pass = False
+        if self.step is not None:
+            self.step.launch()
+
+
+class Shards(Collectives):
+    """Of `fully_shard`."""
+
+    def __init__(self, model: torch.nn.Module, peers: Peers) -> None:
+        """Raises NotImplementedError where the shards' members are not those of the run."""
+        mesh = mesh_of(model)
+        super().__init__(peers, int(mesh.size(0)) if mesh.ndim == 2 else 1)
+        if mesh.size() != peers.size:
+            raise NotImplementedError(f"the model is sharded over {mesh.size()} processes, and {peers.size} train together: give "
+                                      "dynamix.join their process_group, and leave other kinds of parallelism out")
+        if self.replicas == peers.size > 1:
+            raise NotImplementedError("each shard of this model is a whole one: use DistributedDataParallel, which does the same")
+        for part in parts_of(model):
+            part.set_custom_all_gather(_AllGather(self))
+            part.set_custom_reduce_scatter(_ReduceScatter(self))
+            part.set_gradient_divide_factor(1.0)
+            if self.replicas > 1 or peers.size == 1:
+                part.set_all_reduce_hook(self._reduced)
+
     def _reduced(self, values: torch.Tensor) -> None:
         """Torch's all-reduce has ended; of a member that is alone, no sum has gone before it."""
         if self.peers.size == 1:
@@ -164,11 +177,6 @@ class Shards:
             if since is not None:
                 step.waited(since)
             step.summed(values, [values.numel()])
-
-    def _end_pass(self) -> None:
-        self._is_within_pass = False
-        if self.step is not None:
-            self.step.launch()
 
 
 class _Collective:
@@ -191,7 +199,7 @@ class _ReduceScatter(_Collective):
     def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any, op: Any, async_op: bool = False) -> Any:
         # `op` would be torch's mean, or its product with the divisor, which is 1.
         self.shards.scale(input_tensor)
-        work = self.shards.collect(1, lambda later: _reduce_scatter(
+        work = self.shards.collect(1, lambda later: reduce_scatter(
             output_tensor, input_tensor, group=group, op=_distributed.ReduceOp.SUM, async_op=later), input_tensor, async_op)
         self.shards.summed(output_tensor)
         return work

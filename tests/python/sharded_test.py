@@ -1,5 +1,6 @@
 """Models that fully_shard has sharded: gradients are those of the joined batch, times of steps tell which host is slow, and
 checkpoints go on with the same bits."""
+import contextlib
 import copy
 import io
 import itertools
@@ -17,7 +18,7 @@ import torch.distributed.checkpoint as checkpoint
 from torch import nn
 from torch.distributed.checkpoint import state_dict
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel, MixedPrecisionPolicy, ShardingStrategy, fully_shard
 
 import dynamix
 
@@ -43,6 +44,13 @@ def sharded(model, **options):
     return model
 
 
+def flat(model, strategy):
+    """In FSDP1."""
+    options = {"sharding_strategy": ShardingStrategy[strategy], "device_id": torch.device("cpu"), "use_orig_params": True}
+    model.first, model.second = (FullyShardedDataParallel(part, **options) for part in (model.first, model.second))
+    return FullyShardedDataParallel(model, **options)
+
+
 def numbers(count, dtype):
     generator = torch.Generator().manual_seed(7)
     inputs = torch.randn(count, FEATURES, generator=generator, dtype=torch.float64).to(dtype)
@@ -55,6 +63,22 @@ def batch_of(rank):
 
 def whole(tensor):
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def whole_model(model):
+    """Its parameters and their gradients."""
+    if isinstance(model, FullyShardedDataParallel):
+        with FullyShardedDataParallel.summon_full_params(model, with_grads=True):
+            return [each.detach().clone() for each in model.parameters()], [each.grad.clone() for each in model.parameters()]
+    return [whole(each).detach() for each in model.parameters()], [whole(each.grad) for each in model.parameters()]
+
+
+def unsummed(model, last):
+    """A pass whose gradients are kept, unless it is the last one."""
+    if isinstance(model, FullyShardedDataParallel):
+        return contextlib.nullcontext() if last else model.no_sync()
+    model.set_requires_gradient_sync(last)
+    return contextlib.nullcontext()
 
 
 def numbers_of_all(own, world):
@@ -75,7 +99,7 @@ def compare(rank, world, use):
     options = {"mesh": init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("replicate", "shard"))} if use.get("hybrid") else {}
     if use.get("reduce"):
         options["mp_policy"] = MixedPrecisionPolicy(reduce_dtype=use["reduce"])
-    sharded(model, **options)
+    model = flat(model, use["strategy"]) if use.get("strategy") else sharded(model, **options)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     run = dynamix.join(model, optimizer, agent="off", noise_interval=1)
     dataset = numbers(3 * sum(batch_of(member) for member in range(world)) + 1, dtype)
@@ -90,13 +114,11 @@ def compare(rank, world, use):
             sizes.append(run.counted)
             optimizer.zero_grad()
             for micro in range(passes):
-                model.set_requires_gradient_sync(micro == passes - 1)
-                loss = nn.functional.cross_entropy(model(inputs), labels) / passes
-                (loss if run.counted else loss * math.nan).backward()
-            with torch.no_grad():
-                for own, all_of_it in zip(model.parameters(), reference.parameters()):
-                    all_of_it.copy_(whole(own))
-            found = [whole(parameter.grad) for parameter in model.parameters()]
+                with unsummed(model, micro == passes - 1):
+                    loss = nn.functional.cross_entropy(model(inputs), labels) / passes
+                    (loss if run.counted else loss * math.nan).backward()
+            parameters, found = whole_model(model)
+            reference_of(parameters, reference)
             counted = chosen.tolist()[:run.counted]
             expected = gradient(reference, dataset, numbers_of_all(counted, world))
             worst = max(worst, max(float((f - e).abs().max()) for f, e in zip(found, expected)) /
@@ -108,18 +130,19 @@ def compare(rank, world, use):
                 squares.append(abs(told[name] - square) / max(square, 1e-30))
     run.close()
     optimizer.zero_grad()
-    model.set_requires_gradient_sync(True)
     _, inputs, labels = dataset[[rank]]
-    nn.functional.cross_entropy(model(inputs), labels).backward()  # as torch does by itself: the plain mean
-    plain = gradient(reference_of(model, reference), dataset, list(range(world)))
-    worst = max(worst, max(float((whole(p.grad) - e).abs().max()) for p, e in zip(model.parameters(), plain)))
+    with unsummed(model, True):
+        nn.functional.cross_entropy(model(inputs), labels).backward()  # as torch does by itself: the plain mean
+    parameters, found = whole_model(model)
+    plain = gradient(reference_of(parameters, reference), dataset, list(range(world)))
+    worst = max(worst, max(float((f - e).abs().max()) for f, e in zip(found, plain)))
     return worst, sizes, max(squares, default=0)
 
 
-def reference_of(model, reference):
+def reference_of(parameters, reference):
     with torch.no_grad():
-        for own, all_of_it in zip(model.parameters(), reference.parameters()):
-            all_of_it.copy_(whole(own))
+        for own, all_of_it in zip(parameters, reference.parameters()):
+            all_of_it.copy_(own)
     return reference
 
 
@@ -130,8 +153,7 @@ def gradient(model, dataset, chosen):
     return [parameter.grad.clone() for parameter in model.parameters()]
 
 
-@unittest.skipUnless(CAN_WEIGHT, "this torch's fully_shard takes no reduce-scatter")
-class Gradients(unittest.TestCase):
+class Joined(unittest.TestCase):
     def check(self, world, most=1e-12, squares=1e-10, **use):
         results = ranks.run(compare, world, use)
         for worst, _, squared in results:
@@ -140,6 +162,19 @@ class Gradients(unittest.TestCase):
         if world > 1:
             self.assertIn(0, [size for _, sizes, _ in results for size in sizes], "no batch was empty")
 
+
+class FlatGradients(Joined):
+    def test_of_fsdp1_are_those_of_the_joined_batch(self):
+        for world, strategy in ((1, "FULL_SHARD"), (2, "FULL_SHARD"), (3, "SHARD_GRAD_OP"), (2, "NO_SHARD")):
+            with self.subTest(world=world, strategy=strategy):
+                self.check(world, strategy=strategy)
+
+    def test_of_fsdp1_that_were_accumulated_are_those_of_the_joined_batch(self):
+        self.check(2, strategy="FULL_SHARD", passes=3)
+
+
+@unittest.skipUnless(CAN_WEIGHT, "this torch's fully_shard takes no reduce-scatter")
+class Gradients(Joined):
     def test_are_those_of_the_joined_batch_at_one_to_four_ranks(self):
         for world in (1, 2, 3, 4):
             with self.subTest(world=world):
@@ -157,11 +192,11 @@ class Gradients(unittest.TestCase):
         self.check(4, hybrid=True, passes=2)
 
 
-def train_beside_a_slow_one(rank, world, sockets, weighting, rates):
+def train_beside_a_slow_one(rank, world, sockets, weighting, rates, strategy=""):
     """Trains with one rank or more slower than the others by waiting. This rank's share in the last steps, the times that it told
     of its steps per sample, and what was warned of."""
     torch.manual_seed(1)
-    model = sharded(Layers())
+    model = flat(Layers(), strategy) if strategy else sharded(Layers())
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.001)
     warnings = io.StringIO()
     handler = logging.StreamHandler(warnings)
@@ -187,11 +222,12 @@ def train_beside_a_slow_one(rank, world, sockets, weighting, rates):
 @unittest.skipUnless(CAN_WEIGHT, "this torch's fully_shard takes no reduce-scatter")
 class StepTimes(unittest.TestCase):
     def test_tell_computing_from_waiting_so_that_a_slow_member_gets_less(self):
-        results = ranks.run(train_beside_a_slow_one, 2, "", "gradients", (4000.0, 1000.0))
-        (fast, fast_times, _), (slow, slow_times, _) = results
-        self.assertGreater(fast, 0.68)  # of the joined batch; 0.8 is right
-        self.assertLess(slow, 0.32)
-        self.assertLess(sorted(fast_times)[90], 0.6 * sorted(slow_times)[90], "the fast one's waiting counts as computing")
+        for strategy in ("", "FULL_SHARD"):  # of fully_shard, and of FSDP1
+            results = ranks.run(train_beside_a_slow_one, 2, "", "gradients", (4000.0, 1000.0), strategy)
+            (fast, fast_times, _), (slow, slow_times, _) = results
+            self.assertGreater(fast, 0.68)  # of the joined batch; 0.8 is right
+            self.assertLess(slow, 0.32)
+            self.assertLess(sorted(fast_times)[90], 0.6 * sorted(slow_times)[90], "the fast one's waiting counts as computing")
 
     @unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
     def test_and_squares_serve_agents_by_their_defaults(self):
@@ -279,6 +315,15 @@ def refuse(rank, world):
     mesh = init_device_mesh("cpu", (1, world), mesh_dim_names=("data", "tensor"))
     parallel = parallelize_module(Layers(), mesh["tensor"], {"first": ColwiseParallel()})
     refused(sharded(parallel, mesh=mesh["data"]))
+    refused(FullyShardedDataParallel(Layers(), sharding_strategy=ShardingStrategy.HYBRID_SHARD, device_id=torch.device("cpu"),
+                                     process_group=(torch.distributed.group.WORLD, torch.distributed.new_group([rank], use_local_synchronization=True))))
+    taken_hook = flat(Layers(), "FULL_SHARD")
+    taken_hook._comm_hook = print
+    refused(taken_hook)
+    refused(flat(Layers(), "FULL_SHARD"), elastic=torch.distributed.HashStore())
+    part = Layers()
+    part.first = FullyShardedDataParallel(part.first, device_id=torch.device("cpu"))
+    refused(part)
     copies = sharded(Layers(), mesh=init_device_mesh("cpu", (world, 1), mesh_dim_names=("replicate", "shard")))
     refused(copies)
     model, taken = sharded(Layers()), []
@@ -308,7 +353,8 @@ class Refusals(unittest.TestCase):
         self.assertEqual(sum(taken for _, taken in results), 60)
         for texts, _ in results:
             expected = ("takes its shards with it", "leaves out parameters", "the script's own", "tensor parallelism, say",
-                        "tensor parallelism splits", "use DistributedDataParallel", "the script's own", "some collectives and not in others")
+                        "tensor parallelism splits", "HYBRID_SHARD: use fully_shard", "has a communication hook already",
+                        "takes its shards with it", "FSDP leaves out parameters", "use DistributedDataParallel", "the script's own", "some collectives and not in others")
             self.assertEqual(len(texts), len(expected), texts)
             for text, part in zip(texts, expected):
                 self.assertIn(part, text)
