@@ -87,6 +87,15 @@ class Text(unittest.TestCase):
             losses = [float(line.split("loss ")[1].split(",")[0]) for line in shown]
             self.assertLess(losses[-1], 3.3)
 
+    def test_trains_a_causal_language_model_and_fine_tunes_it(self):
+        texts = ("--texts", *(str(SOURCE / "docs" / name) for name in ("sizing.md", "faults.md", "reports.md")))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "base.pt")
+            shown = epochs(example("causal_lm.py", *texts, "--save", path, world=2)) + epochs(example("causal_lm.py", *texts, "--start", path))
+        losses = [float(line.split("loss ")[1].split()[0]) for line in shown]
+        self.assertEqual(len(losses), 4)
+        self.assertEqual(losses, sorted(losses, reverse=True))
+
     def test_trains_an_lstm(self):
         losses = [float(line.split("loss ")[1].split(",")[0]) for line in epochs(example("lstm.py", world=2))]
         self.assertEqual(len(losses), 3)
