@@ -27,6 +27,12 @@ _CLOSE = 1 / 16      # of what has run: no nearer is looked
 _trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
+def trim() -> None:
+    """Memory of the host that is not used any more is given back, as far as the C library can tell."""
+    if _trim is not None:
+        _trim(0)
+
+
 class Trial(NamedTuple):
     rows: int
     ran: bool
@@ -121,9 +127,7 @@ class Host:
         return max(0.0, _of_process("VmHWM") - self._before) if self._counts else float("nan")
 
     def free(self) -> None:
-        """What is not used any more is given back, as far as the C library can tell."""
-        if _trim is not None:
-            _trim(0)
+        trim()
 
 
 class Device:
@@ -241,6 +245,10 @@ def search(attempt: Callable[[int], bool], memory: Any, start: int, highest: int
     while True:
         chosen = choose(trials, start, highest, room, memory.kills)
         if chosen.ends:
+            # What lies free between used blocks is missing where addresses are limited, and serves no large tensor.
+            fits = max(1, _room_for(trials, memory.room()))
+            if fits < chosen.rows:
+                chosen = Choice(fits, True, f"{chosen.reason}; the trials have left less room than there was")
             return chosen, trials
         memory.begin()
         ran = attempt(chosen.rows)

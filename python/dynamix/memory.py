@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from .batch import part_of, resized, rows_of
 from .ddp import can_sum_later, sum_accumulated
 from .flat_shards import is_sharded
-from .largest import memory_of, search, unchanged, unsynced
+from .largest import memory_of, search, trim, unchanged, unsynced
 from .step import Step
 
 _log = logging.getLogger("dynamix")
@@ -28,7 +28,8 @@ def is_out_of_memory(problem: BaseException) -> bool:
     """Whether an error says that a device, or the host, has no memory left."""
     text = str(problem)
     return isinstance(problem, MemoryError) or isinstance(problem, RuntimeError) and (
-        "out of memory" in text or "DefaultCPUAllocator" in text and "allocate" in text)
+        "out of memory" in text or "DefaultCPUAllocator" in text and "allocate" in text or
+        "could not create a primitive" in text)  # oneDNN's, of its scratch memory
 
 
 class Guard:
@@ -112,6 +113,7 @@ class Guard:
         self._drop_gradients()
         if any(parameter.device.type == "cuda" for parameter in self._parameters):
             torch.cuda.empty_cache()
+        trim()
         if isinstance(self._model, DistributedDataParallel):
             wrapped: Any = self._model
             wrapped.require_forward_param_sync = False  # the failed pass has broadcast the buffers; peers do it once
