@@ -44,7 +44,7 @@ const worker_family training_families[] = {
     {"dynamix_worker_batch_size_lowest", "Lowest batch size that may be decided.", gauge, always,
      [](worker one) -> double { return one.batch_lowest; }},
     {"dynamix_worker_batch_size_highest", "Highest batch size that may be decided.", gauge, always,
-     [](worker one) -> double { return one.batch_highest; }},
+     [](worker one) -> double { return one.limit(); }},
     {"dynamix_worker_throughput_samples_per_second", "Samples trained on per second.", gauge, reported,
      [](worker one) { return one.samples_per_second; }},
     {"dynamix_worker_reward", "Reward of the newest window.", gauge, reported, [](worker one) { return one.reward; }},

@@ -71,8 +71,8 @@ void add_workers(json_text& json, const ledger::run& run, columns wanted) {
   if (wanted == columns::all || run.file().membership == cluster::membership_kind::open) {
     json.column("name", workers, [](worker one) { return one.name; });
     json.column("batch_lowest", workers, [](worker one) { return one.batch_lowest; });
-    json.column("batch_highest", workers, [](worker one) { return one.batch_highest; });
   }
+  json.column("batch_highest", workers, [](worker one) { return one.limit(); });
   json.column("state", workers, [](worker one) { return name_of(one.state); });
   json.column("stale", workers, [](worker one) { return one.stale; });
   json.column("batch", workers, [](worker one) { return one.report.batch; });

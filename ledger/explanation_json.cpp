@@ -91,6 +91,7 @@ std::string to_json(const window_explanation& explanation) {
                    {"rank", row.report.rank},
                    {"stale", row.stale},
                    {"batch", row.report.batch},
+                   {"highest_batch", row.report.highest_batch == 0 ? json(nullptr) : json(row.report.highest_batch)},
                    {"assigned_batch", row.assigned_batch},
                    {"proposed_batch", row.proposed_batch == 0 ? row.decided_batch : row.proposed_batch},
                    {"decided_batch", row.decided_batch},

@@ -224,6 +224,8 @@ std::string worker_text(const window_explanation& explanation, const worker_expl
   text += report_text(row) + balance_text(row.report.balance);
   text +=
       "  Batch " + std::to_string(row.report.batch) + " was in force, and earned " + reward_text(row.reward) + ".\n";
+  if (row.report.highest_batch > 0)
+    text += "  It takes at most " + std::to_string(row.report.highest_batch) + ", by its script or its memory.\n";
   if (!explanation.window.decided)
     return text + "  Nothing was decided: training ended with this window.\n";
   if (nobody_decides(explanation))
@@ -248,10 +250,17 @@ std::string worker_text(const window_explanation& explanation, const worker_expl
          ".\n";
 }
 
-/// A row per worker: its batch size and where its step went.
+/// A row per worker: its batch size, the most that it takes where a script or its memory says so, and where its step
+/// went.
 std::string workers_text(const window_explanation& explanation) {
   const bool split = std::ranges::all_of(explanation.workers, [](const auto& each) { return is_known(each.row.time); });
-  std::vector<std::vector<std::string>> rows = {{"worker", "batch", "step ms", "computing"}};
+  const bool limited =
+      std::ranges::any_of(explanation.workers, [](const auto& each) { return each.row.report.highest_batch > 0; });
+  std::vector<std::vector<std::string>> rows = {{"worker", "batch"}};
+  if (limited)
+    rows.front().emplace_back("limit");
+  for (const auto* name : {"step ms", "computing"})
+    rows.front().emplace_back(name);
   for (const auto* name : split ? std::vector<const char*>{"without a CPU", "network", "barrier", "data"}
                                 : std::vector<const char*>{"exchange", "data"})
     rows.front().emplace_back(name);
@@ -259,10 +268,12 @@ std::string workers_text(const window_explanation& explanation) {
   for (const auto& [row, effect] : explanation.workers) {
     const auto& training = row.report.training;
     const auto& time = row.time;
-    rows.push_back({row.report.host,
-                    std::to_string(row.assigned_batch) + " -> " + std::to_string(row.decided_batch) +
-                        (row.intervention.empty() ? "" : " (guard)"),
-                    ms(training.iteration_seconds), ms(split ? time.compute_seconds : training.compute_seconds)});
+    rows.push_back({row.report.host, std::to_string(row.assigned_batch) + " -> " + std::to_string(row.decided_batch) +
+                                         (row.intervention.empty() ? "" : " (guard)")});
+    if (limited)
+      rows.back().push_back(row.report.highest_batch == 0 ? "-" : std::to_string(row.report.highest_batch));
+    rows.back().push_back(ms(training.iteration_seconds));
+    rows.back().push_back(ms(split ? time.compute_seconds : training.compute_seconds));
     for (const double seconds :
          split ? std::vector{time.cpu_wait_seconds, time.network_seconds, time.barrier_seconds, time.data_seconds}
                : std::vector{training.exchange_seconds, training.data_seconds})

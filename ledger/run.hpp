@@ -13,6 +13,7 @@
 #include "ledger/sample_count.hpp"
 #include "ledger/worker_course.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -41,7 +42,7 @@ struct live_worker {
   std::string name;
   worker_state state = worker_state::waiting;
   std::uint32_t batch_lowest = 0;
-  std::uint32_t batch_highest = 0;
+  std::uint32_t batch_highest = 0; ///< of the cluster file
   bool reported = false;
   bool stale = false; ///< in the newest window an older report stood in
   messages::window_report report;
@@ -58,6 +59,11 @@ struct live_worker {
   double training_seconds = 0;
   double telemetry_seconds = 0;
   double control_seconds = 0;
+
+  /// The most that it takes: by the cluster file, and by what its script allows or its memory was found to hold.
+  std::uint32_t limit() const {
+    return report.highest_batch == 0 ? batch_highest : std::min(batch_highest, report.highest_batch);
+  }
 };
 
 enum class mark_kind : std::uint8_t { generation, fault, back, leader, arbitrator };

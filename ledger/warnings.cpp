@@ -227,10 +227,11 @@ void find_stuck_batches(const run& run, bool over, sentences& found) {
     const auto batch = course.last_batch();
     const bool low = batch == worker.batch_lowest;
     if (course.same_batch() < (over ? half : windows_for_a_verdict) || course.reports() < windows_for_a_verdict ||
-        worker.batch_lowest == worker.batch_highest || (!low && batch != worker.batch_highest))
+        worker.batch_lowest == worker.limit() || (!low && batch != worker.limit()))
       continue;
     const auto* host = run.file().find(worker.name);
     const std::string bound = low                                           ? "batch.lowest"
+                              : worker.limit() < worker.batch_highest       ? "highest_batch"
                               : host == nullptr || host->batch_highest == 0 ? "batch.highest"
                                                                             : "host.batch_highest";
     stuck[{batch, bound}].push_back(worker.name);

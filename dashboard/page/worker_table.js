@@ -11,6 +11,9 @@ const barAt = 6; // the column of a step's time; style.css counts columns too, o
 
 const timeColumn = { name: "a step's time", title: "where it goes", of: (w, i) => w.parts.compute[i] + w.parts.data[i] };
 
+const limitColumn = { name: "limit", title: "the largest batch size that the cluster file, its script and its memory allow",
+  of: (w, i) => w.batch_highest[i], text: (limit) => (limit ? grouped(limit) : "–") };
+
 const signed = (samples) => (samples === 0 ? "–" : (samples > 0 ? "+" : "−") + grouped(Math.abs(Math.round(samples))));
 const movedText = (samples, slower) => signed(samples) + (slower > 0 ? ` ×${fixed(slower, 1)}` : "");
 
@@ -28,6 +31,7 @@ export const newestColumns = [
   { name: "reward", of: (w, i) => w.reward[i], text: (reward) => fixed(reward, 3) },
   { name: "moved", title: "samples of the window that balance moved to it (+) or away from it (−); × how much longer its step had become",
     of: (w, i) => w.moved[i], text: (samples, w, i) => movedText(samples, w.slower[i]) },
+  limitColumn,
 ];
 
 /** Of a whole run: means over its steps. */
@@ -43,6 +47,7 @@ export const wholeColumns = [
   { name: "slow-down", title: "of computing, as the cluster file sets it", of: (w, i) => w.compute_slowdown[i],
     text: (factor) => fixed(factor, 1) },
   { name: "moved", title: "samples that balance moved to it (+) or away from it (−) between decisions", of: (w, i) => w.moved_samples[i], text: signed },
+  limitColumn,
 ];
 
 /** The workers as the table wants them: columns, here of means over the whole run. */
@@ -50,11 +55,14 @@ export function means({ workers }, all) {
   const column = (name) => all.map((one) => one[name]);
   const known = all.some(({ time }) => time.compute_seconds > 0);
   const part = (name) => all.map(({ time }) => (known ? time[name + "_seconds"] : 0));
-  const state = new Map(workers.name.map((name, i) => [name, workers.state[i]]));
+  const newest = (name) => {
+    const values = new Map(workers.name.map((host, i) => [host, workers[name][i]]));
+    return all.map(({ host }) => values.get(host) ?? null);
+  };
   const columns = ["samples", "share", "step_seconds", "mean_batch", "first_batch", "last_batch", "compute_slowdown", "moved_samples"];
   return {
     ...Object.fromEntries(columns.map((name) => [name, column(name)])),
-    name: column("host"), state: all.map(({ host }) => state.get(host) ?? "waiting"), stale: all.map(() => false),
+    name: column("host"), state: newest("state").map((state) => state ?? "waiting"), batch_highest: newest("batch_highest"), stale: all.map(() => false),
     parts: { compute: known ? part("compute") : column("compute_seconds"), cpu_wait: part("cpu_wait"), network: part("network"),
       barrier: part("barrier"), exchange: known ? all.map(() => 0) : column("exchange_seconds"), data: column("data_seconds"),
       other: part("other") },

@@ -10,6 +10,7 @@ namespace {
 
 using namespace ledger;
 using namespace testing;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -172,6 +173,20 @@ TEST(Explanation, BeginsWithASentenceOfTheNewestDecision) {
   const auto one = to_text(explain(sample_rows(), 0, "ben", error), explanation_detail::summary);
   EXPECT_THAT(one, HasSubstr("ben (rank 1)\n"));
   EXPECT_THAT(one, Not(HasSubstr("What the policy saw")));
+}
+
+TEST(Explanation, HasAColumnOfWhatMemoryHoldsWhereAScriptSaysIt) {
+  const auto said = changed([](auto& row) { row.report.highest_batch = 90; });
+  const auto text = to_text(said, explanation_detail::summary);
+  EXPECT_THAT(text, HasSubstr("worker  batch     limit"));
+  EXPECT_THAT(text, ContainsRegex("ada     64 -> [0-9]+ +90 "));
+  EXPECT_THAT(text, ContainsRegex("ben     64 -> [0-9]+ +- "));
+  EXPECT_THAT(to_text(said), HasSubstr("  It takes at most 90, by its script or its memory.\n"));
+  const auto array = nlohmann::json::parse(to_json(said));
+  EXPECT_EQ(array[0]["highest_batch"], 90);
+  EXPECT_TRUE(array[1]["highest_batch"].is_null());
+  std::string error;
+  EXPECT_THAT(to_text(explain(sample_rows(), 0, "", error), explanation_detail::summary), Not(HasSubstr("limit")));
 }
 
 TEST(Explanation, CoversAllWorkersUnlessOneIsNamed) {

@@ -43,6 +43,18 @@ TEST(Run, TellsOfTheNewestWindow) {
   EXPECT_FLOAT_EQ(run.course().batches().row(2)[1], 65);
 }
 
+TEST(Run, KnowsTheMostThatAWorkersMemoryHolds) {
+  auto run = begun(1);
+  EXPECT_EQ(run.workers()[1].limit(), 256U) << "the cluster file's";
+  for (const auto& [said, expected] : {std::pair{90U, 90U}, {4096U, 256U}, {0U, 256U}}) {
+    auto row = window_row(run.window() + 1);
+    std::get<ledger::window>(row.entry).workers[1].report.highest_batch = said;
+    run.add(row);
+    EXPECT_EQ(run.workers()[1].limit(), expected);
+    EXPECT_EQ(run.workers()[0].limit(), 256U);
+  }
+}
+
 TEST(Run, TellsAStepsTimeByItsCausesWhereTheyAreKnown) {
   auto run = begun();
   auto row = window_row(2);

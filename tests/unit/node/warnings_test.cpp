@@ -119,6 +119,14 @@ TEST(Warnings, KnowThatAHostHasABoundOfItsOwn) {
               ElementsAre(HasSubstr("ben is stuck at host.batch_highest, 200; ")));
 }
 
+TEST(Warnings, KnowThatAScriptHasABoundOfItsOwn) {
+  EXPECT_THAT(warnings_of([](auto, auto& row) {
+                if (row.report.rank == 1)
+                  row.report.batch = row.report.highest_batch = 200;
+              }),
+              ElementsAre(HasSubstr("ben is stuck at highest_batch, 200; ")));
+}
+
 TEST(Warnings, TellOfARewardThatCollapses) {
   const auto falls = [](std::uint64_t window, ledger::worker& row) {
     row.reward.total += window <= 30 ? 0.02 : window > 60 ? -0.15 : 0;
