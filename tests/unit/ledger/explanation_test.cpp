@@ -176,7 +176,10 @@ TEST(Explanation, BeginsWithASentenceOfTheNewestDecision) {
 }
 
 TEST(Explanation, HasAColumnOfWhatMemoryHoldsWhereAScriptSaysIt) {
-  const auto said = changed([](auto& row) { row.report.highest_batch = 90; });
+  auto rows = sample_rows();
+  std::get<ledger::window>(rows[2].entry).workers[0].report.highest_batch = 90;
+  std::string error;
+  const auto said = explain(rows, 1, "", error);
   const auto text = to_text(said, explanation_detail::summary);
   EXPECT_THAT(text, HasSubstr("worker  batch     limit"));
   EXPECT_THAT(text, ContainsRegex("ada     64 -> [0-9]+ +90 "));
@@ -185,7 +188,6 @@ TEST(Explanation, HasAColumnOfWhatMemoryHoldsWhereAScriptSaysIt) {
   const auto array = nlohmann::json::parse(to_json(said));
   EXPECT_EQ(array[0]["highest_batch"], 90);
   EXPECT_TRUE(array[1]["highest_batch"].is_null());
-  std::string error;
   EXPECT_THAT(to_text(explain(sample_rows(), 0, "", error), explanation_detail::summary), Not(HasSubstr("limit")));
 }
 
