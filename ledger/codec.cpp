@@ -20,8 +20,8 @@ using simdjson::dom::element;
 using storage::json_text;
 
 /// Values of "kind", in the order of entry's alternatives.
-constexpr const char* kinds[] = {"start", "window",   "evaluation", "policy",  "generation",
-                                 "event", "farewell", "shard",      "deciding"};
+constexpr const char* kinds[] = {"start", "window",   "evaluation", "policy",   "generation",
+                                 "event", "farewell", "shard",      "deciding", "tree"};
 static_assert(std::size(kinds) == std::variant_size_v<entry>);
 
 template <class T>

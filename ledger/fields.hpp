@@ -38,7 +38,7 @@ DYNAMIX_FIELDS(judged_worker, report, stale, time, reward, state, probabilities,
 DYNAMIX_FIELDS(promised_step, total, slowest_seconds, goodput)
 DYNAMIX_FIELDS(window_prediction, exchange_seconds, noise_scale, noise_error, assigned, decided, planned)
 DYNAMIX_FIELDS(judged_window, key, generation, policy_version, decided, gather_seconds, decide_seconds, workers,
-               predicted, guard)
+               predicted, guard, forgotten)
 
 } // namespace dynamix::policy
 
@@ -49,6 +49,7 @@ DYNAMIX_FIELDS(start, cluster, policy, mode, seed, window_steps, dataset_samples
 DYNAMIX_FIELDS(evaluation, report)
 DYNAMIX_FIELDS(policy_version, version, policy_loss, value_loss, entropy, approximate_kl, clip_fraction, parameters)
 DYNAMIX_FIELDS(deciding, cluster_digest, parameters)
+DYNAMIX_FIELDS(tree, known, accounts, votes, untrained)
 DYNAMIX_FIELDS(generation, generation, members, source, reason, steps, steps_lost)
 DYNAMIX_FIELDS(event, event, host, text)
 DYNAMIX_FIELDS(farewell, farewell)

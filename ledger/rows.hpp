@@ -63,6 +63,14 @@ struct deciding {
   std::string parameters;     ///< digest of those that it begins with; empty: fresh ones from the seed, or none
 };
 
+/// "kind": "tree", behind its window's: by what the shards of a tree decided the window, and what its root made of it.
+struct tree {
+  messages::guidance known;                      ///< that went to all shards
+  std::vector<messages::shard_account> accounts; ///< of the shards that decided it, as they arrived
+  std::vector<std::int32_t> votes;               ///< the policy's action for each of the window's workers; -1: none
+  std::string untrained;                         ///< what the first shard with a word on it found of the states
+};
+
 /// "kind": "generation": a new set of workers goes on.
 struct generation {
   std::uint64_t generation = 0;
@@ -115,7 +123,8 @@ struct shard {
   shard_state state = shard_state::unknown;
 };
 
-using entry = std::variant<start, window, evaluation, policy_version, generation, event, farewell, shard, deciding>;
+using entry =
+    std::variant<start, window, evaluation, policy_version, generation, event, farewell, shard, deciding, tree>;
 
 /// One line of the ledger; `at_seconds` is the arbitrator's monotonic time since its start.
 struct row {

@@ -164,7 +164,8 @@ private:
   void take(const ledger::event& event);
   void take(const ledger::farewell& farewell);
   void take(const ledger::shard& shard);
-  void take(const ledger::deciding&) {} // of use to a replay alone
+  void take(const ledger::deciding&) {} // of use to a replay alone, as the next
+  void take(const ledger::tree&) {}
   void take(const ledger::worker& judged);
   live_worker* find(const std::string& name);
   void seat(const std::string& host, std::uint32_t rank);

@@ -49,6 +49,7 @@ void deliberation::forget(std::uint32_t rank) {
   rollout_.forget(rank);
   accuracies_.forget(rank);
   assigned_.erase(rank);
+  forgotten_.insert(rank);
 }
 
 void deliberation::follow(messages::guidance known) {
@@ -120,6 +121,7 @@ shard_verdict deliberation::decide(const messages::shard_report& own) {
   seen.sharded = true;
   auto steps = steps_of(own);
   const bool decided = !steps.last;
+  auto account = account_for(own);
   auto choices = decided ? choose_by_guidance(seen) : keep_assigned(seen, "the last window");
   shard_verdict result{.window = {.window = own.window,
                                   .generation = own.generation,
@@ -127,7 +129,8 @@ shard_verdict deliberation::decide(const messages::shard_report& own) {
                                   .gather_seconds = own.gather_seconds,
                                   .untrained = decided ? controller_->untrained(seen, choices) : std::string{},
                                   .reports = own.reports,
-                                  .choices = {}}};
+                                  .choices = {},
+                                  .accounts = {std::move(account)}}};
   auto settled = settle(seen, std::move(choices), decided);
   result.doubted = std::move(steps.doubted);
   result.decisions = decisions_of(own, steps.due_step, settled);
@@ -136,6 +139,27 @@ shard_verdict deliberation::decide(const messages::shard_report& own) {
     result.window.choices.push_back(account_of(std::move(one), in_detail));
   }
   return result;
+}
+
+/// What the decisions on a shard's reports follow from beside them.
+messages::shard_account deliberation::account_for(const messages::shard_report& own) {
+  messages::shard_account account{.decided = ++windows_decided_,
+                                  .guided = known_.generation == generation_ ? known_.window : 0,
+                                  .policy_version = controller_->version(),
+                                  .ranks = {},
+                                  .unguided = {},
+                                  .forgotten = take_forgotten()};
+  for (const auto& report : own.reports) {
+    account.ranks.push_back(report.rank);
+    if (!std::ranges::binary_search(known_.workers, report.rank, {}, &messages::worker_guidance::rank))
+      account.unguided.push_back(report.rank);
+  }
+  return account;
+}
+
+std::vector<std::uint32_t> deliberation::take_forgotten() {
+  const auto gone = std::exchange(forgotten_, {});
+  return {gone.begin(), gone.end()};
 }
 
 root_verdict deliberation::join(const messages::shard_window& joined) {
@@ -227,7 +251,8 @@ judged_window deliberation::judge(const messages::shard_report& all, std::vector
                        .gather_seconds = all.gather_seconds,
                        .workers = {},
                        .predicted = {},
-                       .guard = {}};
+                       .guard = {},
+                       .forgotten = take_forgotten()};
   const auto times = attribute(all);
   for (std::size_t i = 0; i < all.reports.size(); ++i) {
     window.workers.push_back(judge(all.reports[i], all.window, std::move(settled[i])));

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,7 @@ public:
   std::uint64_t term() const { return term_; }
   /// Takes a policy version; an error message if it does not fit.
   std::string adopt(const messages::policy_version& version) { return controller_->adopt(version); }
+  /// The worker has left; the next window's account says so.
   void forget(std::uint32_t rank);
   const policy::controller& controller() const { return *controller_; }
   const messages::guidance& known() const { return known_; }
@@ -91,6 +93,8 @@ private:
   agreed_steps steps_of(const messages::shard_report& seen) const;
   std::vector<messages::decision> decisions_of(const messages::shard_report& own, std::uint64_t due_step,
                                                const std::vector<settled_choice>& settled) const;
+  messages::shard_account account_for(const messages::shard_report& own);
+  std::vector<std::uint32_t> take_forgotten();
   judged_window judge(const messages::shard_report& all, std::vector<settled_choice> settled, bool decided);
   judged_worker judge(const messages::window_report& report, std::uint64_t window, settled_choice settled);
   messages::worker_choice account_of(settled_choice settled, bool in_detail) const;
@@ -105,12 +109,14 @@ private:
   std::uint64_t generation_ = 0;
   measured_cluster measured_;
   std::map<std::uint32_t, std::uint32_t> assigned_; ///< batch last decided here, by rank
+  std::set<std::uint32_t> forgotten_;               ///< since the window before
   // Of who judges.
   rollout_builder rollout_;
   accuracy_history accuracies_;
   std::string intervention_; ///< in the guidance before, by which the joined window was decided
   // Of a shard.
   ruling known_;
+  std::uint64_t windows_decided_ = 0;
   std::uint64_t sampled_generation_ = 0;
   std::vector<std::uint32_t> sampled_;
 };

@@ -62,7 +62,8 @@ struct judged_window {
   double decide_seconds = 0;          ///< rewards, policy and sending
   std::vector<judged_worker> workers; ///< by rank
   window_prediction predicted;
-  std::string guard; ///< controller::guard_view
+  std::string guard;                    ///< controller::guard_view
+  std::vector<std::uint32_t> forgotten; ///< ranks of workers that left since the window before
 };
 
 /// Steps of the window after which workers moved samples. All workers tell the same, but for stale reports.

@@ -1,6 +1,7 @@
 #include "actors/aggregator/gather.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace dynamix::actors {
@@ -13,7 +14,8 @@ messages::shard_window closed_window::joined() const {
           .decide_seconds = decide_seconds,
           .untrained = untrained,
           .reports = reports,
-          .choices = choices};
+          .choices = choices,
+          .accounts = accounts};
 }
 
 void gather::joined(std::uint32_t rank) {
@@ -137,16 +139,22 @@ std::vector<closed_window> gather::add(const messages::shard_window& window, dou
   with_choices_ = true;
   if (open_window_ != 0 && window.window > open_window_)
     closed.push_back(close(now_seconds));
+  std::set<std::uint32_t> taken;
   for (std::size_t i = 0; i < window.reports.size(); ++i) {
     const auto rank = window.reports[i].rank;
     const auto latest = latest_.find(rank);
-    if (present_.contains(rank) && (latest == latest_.end() || latest->second.window < window.window))
+    if (present_.contains(rank) && (latest == latest_.end() || latest->second.window < window.window)) {
       take(rank, {.window = window.window, .report = window.reports[i], .choice = window.choices[i]});
+      taken.insert(rank);
+    }
   }
   if (window.window <= last_closed_)
     return closed;
   if (open_window_ == 0)
     open(window.window, now_seconds);
+  if (open_window_ == window.window)
+    std::ranges::copy_if(window.accounts, std::back_inserter(accounts_),
+                         [&](const auto& account) { return std::ranges::includes(taken, account.ranks); });
   gather_seconds_ = std::max(gather_seconds_, window.gather_seconds);
   decide_seconds_ = std::max(decide_seconds_, window.decide_seconds);
   if (untrained_.empty())
@@ -196,6 +204,7 @@ closed_window gather::close(double now_seconds) {
   shard.gather_seconds = std::max(gather_seconds_, now_seconds - opened_seconds_);
   shard.decide_seconds = std::exchange(decide_seconds_, 0);
   shard.untrained = std::exchange(untrained_, {});
+  shard.accounts = std::exchange(accounts_, {});
   gather_seconds_ = 0;
   for (const auto& [rank, latest] : latest_) {
     const bool present = present_.contains(rank);

@@ -16,8 +16,9 @@ namespace dynamix::actors {
 /// A window that has closed. Where it was joined from shards' windows, with what they decided, one choice a report.
 struct closed_window : messages::shard_report {
   std::vector<messages::worker_choice> choices;
-  double decide_seconds = 0; ///< the longest of the shards'
-  std::string untrained;     ///< of the first shard that says so
+  double decide_seconds = 0;                     ///< the longest of the shards'
+  std::string untrained;                         ///< of the first shard that says so
+  std::vector<messages::shard_account> accounts; ///< of the shards whose reports are all here
 
   messages::shard_window joined() const;
 };
@@ -97,6 +98,7 @@ private:
   double gather_seconds_ = 0;
   double decide_seconds_ = 0;
   std::string untrained_;
+  std::vector<messages::shard_account> accounts_;
 };
 
 } // namespace dynamix::actors

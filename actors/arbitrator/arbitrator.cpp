@@ -124,6 +124,11 @@ void join(arbitrator_pointer self, const message<messages::shard_window>& receiv
   self->send(state.aggregator, atom::guide_v, pack_checked(verdict.known));
   tell_choices(self, verdict.window);
   write_row(self, std::move(verdict.window));
+  ledger::tree by{
+      .known = std::move(verdict.known), .accounts = window->accounts, .votes = {}, .untrained = window->untrained};
+  for (const auto& choice : window->choices)
+    by.votes.push_back(choice.vote);
+  write_row(self, std::move(by));
   learn(self, verdict.rollout);
 }
 
@@ -143,6 +148,7 @@ void decide_own(arbitrator_pointer self, const messages::shard_report& own) {
   tell_doubts(self, own.generation, verdict.doubted);
   send_decisions(self, verdict.decisions);
   verdict.window.decide_seconds = seconds_since(began);
+  verdict.window.accounts.front().arbitrator = self->state.options.incarnation;
   self->send(self->state.aggregator, atom::upstream_v, pack(verdict.window));
 }
 
@@ -202,9 +208,8 @@ arbitrator_actor::behavior_type arbitrator(arbitrator_pointer self, arbitrator_o
   state.aggregator = std::move(aggregator);
   state.learner = std::move(learner);
   state.judge.emplace(*state.options.file, policy::make_controller(*state.options.file, state.options.parameters));
-  // What a tree's root decides is spread over windows, which cannot be decided again one by one.
   std::string problem;
-  if (state.options.seat == arbitrator_seat::alone)
+  if (state.options.seat != arbitrator_seat::shard)
     write_row(self,
               describe_deciding(*state.options.file, state.options.parameters, state.options.archive.get(), problem));
   warn_unless_kept(problem);

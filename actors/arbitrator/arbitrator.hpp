@@ -28,6 +28,7 @@ struct arbitrator_options {
   double ledger_origin_seconds = 0;
   std::shared_ptr<policy::parameter_archive> archive; ///< of what decides; null: it is not kept
   arbitrator_seat seat = arbitrator_seat::alone;
+  std::uint64_t incarnation = 0; ///< of a shard's, by which its windows are told from those of the one before it
   std::shared_ptr<decision_journal> journal; ///< of a replicated arbitrator; null: what is decided holds at once
 };
 

@@ -63,7 +63,8 @@ std::vector<child_specification> tree_services::children(const std::vector<std::
                                 arbitrator_options wanted{.file = options_.file,
                                                           .timeouts = timeouts_,
                                                           .parameters = parameters,
-                                                          .seat = arbitrator_seat::shard};
+                                                          .seat = arbitrator_seat::shard,
+                                                          .incarnation = new_incarnation()};
                                 return caf::actor_cast<caf::strong_actor_ptr>(
                                     system_.spawn(arbitrator, std::move(wanted), shard_, learner_actor{}));
                               }});

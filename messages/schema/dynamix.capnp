@@ -757,6 +757,30 @@ struct WorkerChoice {
   reason @12 :Text;
 }
 
+struct ShardAccount {
+  # By what a shard decided a window, beside its reports: so its decisions can be made again.
+
+  arbitrator @0 :UInt64;
+  # Drawn when it began to decide, with nothing measured; 0: an older sender.
+
+  decided @1 :UInt64;
+  # Windows that it has decided since then, this one included.
+
+  guided @2 :UInt64;
+  # Window of the guidance of this generation that it went by; 0: there was none yet.
+
+  policyVersion @3 :UInt64;
+
+  ranks @4 :List(UInt32);
+  # Of the reports that it decided on.
+
+  unguided @5 :List(UInt32);
+  # Those of them that the guidance did not name.
+
+  forgotten @6 :List(UInt32);
+  # Workers that left it since the window before.
+}
+
 struct ShardWindow {
   # A window of one shard, decided there, up the tree; or those of several shards, joined by a node in between.
 
@@ -780,6 +804,9 @@ struct ShardWindow {
 
   choices @7 :List(WorkerChoice);
   # One a report.
+
+  accounts @8 :List(ShardAccount);
+  # Of the shards that decided this window; none of one whose reports are not all here.
 }
 
 struct GlobalSums {

@@ -2,6 +2,8 @@
 
 #include "tests/cluster/trial.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <array>
 #include <set>
@@ -56,6 +58,17 @@ TEST_F(ArbitratorTree, TrainsToTheEndAndMovesBatchesToTheFastHosts) {
     EXPECT_EQ(farewell_of(worker).decisions.duplicated, 0U);
     EXPECT_GT(farewell_of(worker).decisions.applied, 5U);
   }
+}
+
+TEST_F(ArbitratorTree, LeavesALedgerFromWhichEveryShardsDecisionsFollow) {
+  write_slow_file(2);
+  auto local = start_local();
+  ASSERT_EQ(local.wait().code, 0) << local.said();
+  const auto again = end_of({"explain", "--run", run().path(), "--replay", "--json"});
+  const auto found = nlohmann::json::parse(again.output);
+  EXPECT_EQ(found["first_difference"], nullptr) << again.output;
+  EXPECT_GT(found["windows"], 10) << again.output;
+  EXPECT_GT(found["decisions"], 40) << again.output;
 }
 
 TEST_F(ArbitratorTree, GoesOnWhenAShardsHostHangsAndTakesItBack) {

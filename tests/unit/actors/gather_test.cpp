@@ -71,6 +71,33 @@ TEST(Gather, DoesNotWaitForAWorkerThatLeft) {
   EXPECT_EQ(closed[0].reports.size(), 1U);
 }
 
+/// What it decided cannot be decided again from the others.
+TEST(Gather, PassesOnAShardsAccountOnlyWithAllItsReports) {
+  auto windows = gather_of(3);
+  const auto part = [](std::uint64_t window, const std::vector<std::uint32_t>& ranks) {
+    messages::shard_window shard{.window = window, .generation = 1, .expected = 2, .reports = {}, .choices = {}};
+    for (const auto rank : ranks) {
+      shard.reports.push_back(report_of(rank, window));
+      shard.choices.push_back({.rank = rank});
+    }
+    shard.accounts.push_back({.arbitrator = window, .ranks = ranks, .unguided = {}, .forgotten = {}});
+    return shard;
+  };
+  EXPECT_TRUE(windows.add(part(1, {0, 1}), 0).empty());
+  auto closed = windows.add(part(1, {1, 2}), 0); // worker 1 has moved to that shard
+  ASSERT_EQ(closed.size(), 1U);
+  ASSERT_EQ(closed[0].joined().accounts.size(), 1U);
+  EXPECT_EQ(closed[0].accounts[0].ranks, (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_TRUE(windows.add(part(2, {0, 1}), 0).empty());
+  closed = windows.add(part(3, {2}), 0); // late with window 2, which closes without it
+  ASSERT_EQ(closed.size(), 1U);
+  EXPECT_EQ(closed[0].accounts.size(), 1U);
+  EXPECT_TRUE(windows.add(part(2, {2}), 0).empty());
+  closed = windows.add(part(3, {0, 1}), 0);
+  ASSERT_EQ(closed.size(), 1U);
+  EXPECT_EQ(closed[0].accounts.size(), 2U);
+}
+
 /// One report of a window that nobody can have reached once made every true one too old to be gathered.
 TEST(Gather, RefusesAWindowFarAhead) {
   gather windows(1, 1);

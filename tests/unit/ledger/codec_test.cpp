@@ -65,7 +65,11 @@ TEST(Ledger, EveryKindSurvivesTheRoundTrip) {
                            event{event_kind::joined, "ada", "text"},
                            farewell{{.host = "ada", .steps = 9}},
                            shard{"dot", "north", 1, 32, shard_state::up},
-                           deciding{.cluster_digest = "12ab", .parameters = "34cd"}};
+                           deciding{.cluster_digest = "12ab", .parameters = "34cd"},
+                           tree{.known = {.window = 4, .workers = {{.rank = 1, .ruled = 64}}},
+                                .accounts = {{.arbitrator = 7, .ranks = {1}}},
+                                .votes = {-1},
+                                .untrained = "why"}};
   for (const auto& entry : entries) {
     const auto line = to_json_line({.at_seconds = 1, .entry = entry});
     const auto row = parse_line(line);

@@ -1,0 +1,200 @@
+// The ledger of a tree of arbitrators: what each shard decided follows from it, window by window.
+
+#include "ledger/codec.hpp"
+#include "ledger/replay.hpp"
+#include "policy/deliberation.hpp"
+#include "policy/state.hpp"
+#include "tests/unit/policy/imagined_cluster.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <map>
+
+namespace dynamix::ledger {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::uint32_t workers = 24;
+constexpr std::uint32_t shards = 3;
+constexpr std::uint64_t windows = 30;
+
+cluster::cluster_file file_of(cluster::policy_kind policy, cluster::policy_mode mode = cluster::policy_mode::infer) {
+  cluster::cluster_file file;
+  file.name = "tree";
+  file.seed = 11;
+  file.arbitrator.policy = policy;
+  file.arbitrator.mode = mode;
+  file.arbitrator.guard = mode == cluster::policy_mode::infer;
+  file.arbitrator.topology = cluster::arbitration_topology::tree;
+  file.arbitrator.fanout = workers / shards;
+  file.hosts.push_back({.name = "hub", .port = 1, .roles = {cluster::role::arbitrator}});
+  for (std::uint32_t rank = 0; rank < workers; ++rank)
+    file.hosts.push_back({.name = "w" + std::to_string(rank), .port = static_cast<std::uint16_t>(rank + 2)});
+  return file;
+}
+
+/// A run of a tree whose second shard hears from the root in every third window only, and the third's guidance names
+/// one worker less. Once a worker leaves a shard and comes back, and once a shard's arbitrator begins anew.
+class tree_run {
+public:
+  explicit tree_run(const cluster::cluster_file& file) : file_(file), root_(fresh()) {
+    for (std::uint32_t i = 0; i < shards; ++i)
+      begin(i);
+    rows_.push_back({.entry = ledger::start{.cluster = "tree"}});
+    for (const auto& field : policy::state_fields())
+      std::get<ledger::start>(rows_.back().entry).state_fields.emplace_back(field.name);
+    rows_.push_back({.entry = ledger::deciding{.cluster_digest = fmt::format("{:016x}", file.digest())}});
+    for (std::uint64_t window = 1; window <= windows; ++window) {
+      if (window == 9) {
+        tree_.at(0).judge.forget(5);
+        root_.forget(5);
+      }
+      if (window == 15)
+        begin(2);
+      decide(window);
+    }
+  }
+
+  /// As they are read from the file.
+  std::vector<ledger::row> rows() const {
+    std::vector<ledger::row> read;
+    for (const auto& row : rows_)
+      read.push_back(*parse_line(to_json_line(row)));
+    return read;
+  }
+
+private:
+  struct shard {
+    policy::deliberation judge;
+    std::uint64_t arbitrator = 0;
+  };
+
+  policy::deliberation fresh() const { return {file_, policy::make_controller(file_, {})}; }
+
+  void begin(std::uint32_t index) {
+    tree_.erase(index);
+    tree_.emplace(index, shard{fresh(), ++begun_});
+    std::vector<std::uint32_t> members(workers);
+    for (std::uint32_t rank = 0; rank < workers; ++rank)
+      members[rank] = rank;
+    tree_.at(index).judge.enter(2, members);
+  }
+
+  void decide(std::uint64_t window) {
+    const auto all = hosts_.run(window, in_force_);
+    messages::shard_window joined{.window = window, .generation = 2, .expected = workers, .reports = {}, .choices = {}};
+    for (auto& [index, shard] : tree_) {
+      auto own = all;
+      std::erase_if(own.reports, [&](const auto& report) { return report.rank / (workers / shards) != index; });
+      own.expected = static_cast<std::uint32_t>(own.reports.size());
+      auto verdict = shard.judge.decide(own);
+      verdict.window.accounts.at(0).arbitrator = shard.arbitrator;
+      for (const auto& decision : verdict.decisions)
+        in_force_[decision.rank] = decision;
+      joined.untrained = joined.untrained.empty() ? verdict.window.untrained : joined.untrained;
+      std::ranges::move(verdict.window.reports, std::back_inserter(joined.reports));
+      std::ranges::move(verdict.window.choices, std::back_inserter(joined.choices));
+      std::ranges::move(verdict.window.accounts, std::back_inserter(joined.accounts));
+    }
+    auto said = root_.join(joined);
+    for (auto& [index, shard] : tree_) {
+      auto known = said.known;
+      if (index == 2)
+        std::erase_if(known.workers, [](const auto& one) { return one.rank == 20; });
+      if (index != 1 || window % 3 == 0)
+        shard.judge.follow(known);
+    }
+    rows_.push_back({.entry = said.window});
+    ledger::tree by{.known = said.known, .accounts = joined.accounts, .votes = {}, .untrained = joined.untrained};
+    for (const auto& choice : joined.choices)
+      by.votes.push_back(choice.vote);
+    rows_.push_back({.entry = by});
+  }
+
+  const cluster::cluster_file file_;
+  policy::deliberation root_;
+  std::map<std::uint32_t, shard> tree_;
+  std::uint64_t begun_ = 0;
+  policy::imagined_cluster hosts_{9, workers, false};
+  std::map<std::uint32_t, messages::decision> in_force_;
+  std::vector<ledger::row> rows_;
+};
+
+replay_result replayed(const std::vector<ledger::row>& rows, const cluster::cluster_file& file) {
+  return replay(rows, file, [](const auto&, auto&) { return "there is no archive"; });
+}
+
+class TreeReplay : public ::testing::TestWithParam<cluster::policy_kind> {};
+
+TEST_P(TreeReplay, MakesEveryShardsDecisionsAgainToTheBit) {
+  for (const auto mode : {cluster::policy_mode::infer, cluster::policy_mode::train}) {
+    const auto file = file_of(GetParam(), mode);
+    const auto result = replayed(tree_run(file).rows(), file);
+    EXPECT_TRUE(result.proven()) << to_text(result);
+    EXPECT_EQ(result.windows, windows);
+    EXPECT_EQ(result.decisions, windows * workers);
+    EXPECT_EQ(result.deviation, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, TreeReplay,
+                         ::testing::Values(cluster::policy_kind::lb_bsp, cluster::policy_kind::goodput,
+                                           cluster::policy_kind::ppo, cluster::policy_kind::ppo_add),
+                         [](const auto& info) {
+                           std::string name(cluster::to_string(info.param));
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+/// A run's rows, to be changed.
+class ChangedTreeLedger : public ::testing::Test {
+protected:
+  ChangedTreeLedger() : rows_(tree_run(file_).rows()) {}
+
+  template <class Entry>
+  Entry& nth(std::uint64_t number) {
+    for (auto& row : rows_)
+      if (auto* found = std::get_if<Entry>(&row.entry); found != nullptr && --number == 0)
+        return *found;
+    throw std::out_of_range("no such row");
+  }
+  std::string said() const { return to_text(replayed(rows_, file_)); }
+
+  const cluster::cluster_file file_ = file_of(cluster::policy_kind::goodput);
+  std::vector<ledger::row> rows_;
+};
+
+TEST_F(ChangedTreeLedger, ShowsTheFirstDecisionThatIsAnother) {
+  nth<ledger::window>(7).workers[3].decided_batch += 1;
+  EXPECT_THAT(said(), HasSubstr("DIFFERENT in window 7"));
+}
+
+TEST_F(ChangedTreeLedger, ShowsAMeasurementThatWasChangedAfterwards) {
+  nth<ledger::window>(6).workers[9].report.training.compute_seconds *= 3;
+  EXPECT_THAT(said(), HasSubstr("DIFFERENT in window 6"));
+}
+
+TEST_F(ChangedTreeLedger, ShowsGuidanceThatDoesNotFollow) {
+  nth<ledger::tree>(12).known.ruled_total += 1;
+  EXPECT_THAT(said(), HasSubstr("DIFFERENT in window 12 (term 1): ruled_total of the guidance"));
+}
+
+TEST_F(ChangedTreeLedger, ProvesNothingOfAShardFromAWindowOnThatIsMissing) {
+  auto& accounts = nth<ledger::tree>(10).accounts;
+  accounts.erase(accounts.begin() + 2);
+  auto result = replayed(rows_, file_);
+  EXPECT_FALSE(result.first) << to_text(result);
+  EXPECT_EQ(result.skipped, 5U) << "until its arbitrator began anew before window 15";
+  EXPECT_THAT(result.skipped_why, HasSubstr("a shard's window reached the root too late"));
+  std::erase_if(rows_, [](const auto& row) { return std::holds_alternative<ledger::tree>(row.entry); });
+  result = replayed(rows_, file_);
+  EXPECT_EQ(result.skipped, windows);
+  EXPECT_THAT(result.skipped_why, HasSubstr("an older version wrote the ledger"));
+}
+
+} // namespace
+} // namespace dynamix::ledger
