@@ -159,4 +159,19 @@ protected:
   std::shared_ptr<host_events> events = std::make_shared<host_events>();
 };
 
+/// Of six workers in a tree, three below each shard.
+class RoleInATree : public AggregatorRole {
+protected:
+  RoleInATree() {
+    file = file_of(6);
+    file.arbitrator.topology = cluster::arbitration_topology::tree;
+    file.arbitrator.fanout = 3;
+    plan = cluster::plan_tree(file);
+  }
+  std::string home(std::uint32_t rank) const { return plan.nodes[plan.shard_of(rank)].host; }
+
+  cluster::tree_plan plan;
+  std::unique_ptr<root_role> root;
+};
+
 } // namespace dynamix::actors::testing

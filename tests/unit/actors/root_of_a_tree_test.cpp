@@ -13,14 +13,11 @@ using ::testing::ElementsAre;
 using testing::file_of;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using testing::RoleInATree;
 
-class RootOfATree : public AggregatorRole {
+class RootOfATree : public RoleInATree {
 protected:
   RootOfATree() {
-    file = file_of(6);
-    file.arbitrator.topology = cluster::arbitration_topology::tree;
-    file.arbitrator.fanout = 3;
-    plan = cluster::plan_tree(file);
     root = make_root({.plan = plan});
     for (const auto child : plan.nodes[0].children) {
       const auto said = hello_of_shard(child);
@@ -40,10 +37,6 @@ protected:
             .incarnation = 1,
             .heartbeat_interval_ms = timeouts.heartbeat_interval_ms};
   }
-  std::string home(std::uint32_t rank) const { return plan.nodes[plan.shard_of(rank)].host; }
-
-  cluster::tree_plan plan;
-  std::unique_ptr<root_role> root;
 };
 
 TEST_F(RootOfATree, TellsEachShardTheProtocolThatBothSpeak) {

@@ -7,22 +7,17 @@
 namespace dynamix::actors {
 namespace {
 
-using testing::AggregatorRole;
 using ::testing::Contains;
 using ::testing::ElementsAre;
-using testing::file_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using testing::RoleInATree;
 
 /// Six workers, shards of three on w0 and another, and one that stands by.
-class RootShards : public AggregatorRole {
+class RootShards : public RoleInATree {
 protected:
   RootShards() {
-    file = file_of(6);
-    file.arbitrator.topology = cluster::arbitration_topology::tree;
-    file.arbitrator.fanout = 3;
-    plan = cluster::plan_tree(file);
     for (const auto& node : plan.nodes)
       if (node.stands_by)
         standby = node.host;
@@ -38,14 +33,13 @@ protected:
     for (std::size_t node = 1; node < plan.nodes.size(); ++node)
       attach(plan.nodes[node].host);
     for (std::uint32_t rank = 0; rank < 6; ++rank)
-      say_hello(*root, hello_of(rank), shard_of(rank));
+      say_hello(*root, hello_of(rank), home(rank));
     root->look();
     links.take();
   }
   void attach(const std::string& host) {
     root->take_child({.host = host, .node = host}, [](const messages::welcome&) {});
   }
-  std::string shard_of(std::uint32_t rank) const { return plan.nodes[plan.shard_of(rank)].host; }
   nlohmann::json say(const std::string& line) {
     std::string said;
     root->take_command(line, [&](std::string answer) { said = std::move(answer); });
@@ -59,10 +53,8 @@ protected:
     return {};
   }
 
-  cluster::tree_plan plan;
   std::string standby;
   shard_layout kept;
-  std::unique_ptr<root_role> root;
 };
 
 TEST_F(RootShards, ListsWhoHoldsWhatAndWhoseWorkers) {
@@ -76,7 +68,7 @@ TEST_F(RootShards, ListsWhoHoldsWhatAndWhoseWorkers) {
 }
 
 TEST_F(RootShards, CallsTheWorkersOfADrainedShardAway) {
-  const auto other = shard_of(3);
+  const auto other = home(3);
   EXPECT_EQ(say("drain w0")["done"], true);
   EXPECT_THAT(links.take(), Contains("order w0 leaving 0,1,2 finished false"));
   say_hello(*root, hello_of(1), "w0"); // the first place where it looks
@@ -162,7 +154,7 @@ TEST_F(RootShards, SendsWorkersOfALostShardWhereThereIsRoom) {
   links.take();
   say_hello(*root, hello_of(0), "north"); // which holds a shard of none beside the root
   EXPECT_THAT(links.take(), ElementsAre("answer the shard of host w0 is there"));
-  say_hello(*root, hello_of(0), shard_of(3));
+  say_hello(*root, hello_of(0), home(3));
   EXPECT_THAT(links.take(), Contains("answer accepted"));
 }
 
@@ -192,14 +184,14 @@ TEST_F(RootShards, MovesNobodyBeforeTheReplicasKnow) {
     attach(plan.nodes[node].host);
   journal->keep_all();
   for (std::uint32_t rank = 0; rank < 6; ++rank)
-    say_hello(*root, hello_of(rank), shard_of(rank));
+    say_hello(*root, hello_of(rank), home(rank));
   journal->keep_all();
   links.take();
   std::string answer;
   root->take_command("drain w0", [&](std::string said) { answer = std::move(said); });
   EXPECT_EQ(answer, "");
   EXPECT_THAT(links.take(), Not(Contains(HasSubstr("leaving"))));
-  EXPECT_EQ(say("drain " + shard_of(3))["reason"], "another change is being made; ask again");
+  EXPECT_EQ(say("drain " + home(3))["reason"], "another change is being made; ask again");
   journal->keep_all();
   EXPECT_THAT(answer, HasSubstr("3 workers"));
   EXPECT_THAT(links.take(), Contains("order w0 leaving 0,1,2 finished false"));
