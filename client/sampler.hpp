@@ -35,7 +35,6 @@ public:
   /// One that stands in for a member's items where it has none; it does not count.
   item_range stand_in() const;
 
-  std::uint64_t epoch_items() const { return items_; }
   const std::vector<std::uint64_t>& lengths() const { return lengths_; }
   bool is_stream() const { return stream_; }
 
