@@ -227,9 +227,7 @@ std::uint64_t lockstep::total_samples() const {
 
 std::uint64_t lockstep::digest() const {
   storage::fnv1a hash;
-  const auto add = [&hash](std::uint64_t number) {
-    hash.add(std::bit_cast<std::array<std::uint8_t, sizeof number>>(number));
-  };
+  const auto add = [&hash](std::uint64_t number) { hash.add_number(number); };
   add(samples_);
   add(position_.epoch);
   add(position_.cursor);
@@ -426,6 +424,7 @@ std::vector<std::uint32_t> lockstep::balance(std::span<const step_row> rows, con
   // What is in force has followed the paces further than a decision can know.
   const auto& from = measured ? plan_.newest().batches : decided.batches;
   std::vector<policy::balanced_worker> workers;
+  workers.reserve(rows.size());
   for (std::size_t member = 0; member < rows.size(); ++member)
     if (is_present(member))
       workers.push_back({.pace = rows[member].pace,

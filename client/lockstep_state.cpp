@@ -22,7 +22,8 @@ constexpr std::size_t planned_max = 1U << 16;
 
 std::uint64_t checksum(std::span<const std::uint64_t> words) {
   storage::fnv1a hash;
-  hash.add(std::span(reinterpret_cast<const std::uint8_t*>(words.data()), words.size_bytes()));
+  for (const auto word : words)
+    hash.add_number(word);
   return hash.value();
 }
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <fmt/ranges.h>
 #include <random>
@@ -184,10 +183,10 @@ std::string run::take_shards(const dynamix_workload& workload) {
     return {};
   shards_.assign(workload.lengths, workload.lengths + workload.shards);
   storage::fnv1a hash;
-  hash.add(std::bit_cast<std::array<std::uint8_t, sizeof workload.identity>>(workload.identity));
+  hash.add_number(workload.identity);
   std::uint64_t items = 0;
   for (const auto length : shards_) {
-    hash.add(std::bit_cast<std::array<std::uint8_t, sizeof length>>(length));
+    hash.add_number(length);
     items = length > samples_max ? samples_max + 1 : std::min(items + length, samples_max + 1);
   }
   introduced_->shards = std::max<std::uint64_t>(hash.value(), 1);

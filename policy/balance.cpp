@@ -141,19 +141,41 @@ batches fill(std::uint64_t total, paced workers, Of of) {
   return fill(total, lines);
 }
 
-/// In proportion to what is in force; as it is, where it adds up to the total already.
-batches keep_shares(std::uint64_t total, paced workers) {
-  batches kept;
+/// Whether the shares in force add up to the total, within the bounds.
+bool fits(std::uint64_t total, paced workers) {
   std::uint64_t sum = 0;
   bool allowed = true;
   for (const auto& worker : workers) {
-    kept.push_back(worker.batch);
     sum += worker.batch;
     allowed = allowed && worker.batch >= worker.lowest && worker.batch <= worker.highest;
   }
-  return allowed && sum == total ? kept : fill(total, workers, [](const balanced_worker& one) {
-    return line{.slope = 1 / std::max<double>(one.batch, 1)};
-  });
+  return allowed && sum == total;
+}
+
+batches in_force(paced workers) {
+  batches shares(workers.size());
+  std::ranges::transform(workers, shares.begin(), &balanced_worker::batch);
+  return shares;
+}
+
+/// In proportion to what is in force.
+batches keep_shares(std::uint64_t total, paced workers) {
+  return fill(total, workers,
+              [](const balanced_worker& one) { return line{.slope = 1 / std::max<double>(one.batch, 1)}; });
+}
+
+/// As many to each as to the others; of what is left, one to each of the first.
+batches share_evenly(std::uint64_t total, paced workers) {
+  const auto share = total / workers.size();
+  const auto more = total % workers.size();
+  if (!std::ranges::all_of(workers, [&](const balanced_worker& one) {
+        return share >= one.lowest && share + (more > 0 ? 1 : 0) <= one.highest;
+      }))
+    return fill(total, workers, [](const balanced_worker&) { return line{}; });
+  batches even(workers.size(), static_cast<std::uint32_t>(share));
+  for (std::size_t i = 0; i < more; ++i)
+    ++even[i];
+  return even;
 }
 
 double slowest_seconds(paced workers, const batches& of) {
@@ -161,6 +183,26 @@ double slowest_seconds(paced workers, const batches& of) {
   for (std::size_t i = 0; i < workers.size(); ++i)
     slowest = std::max(slowest, seconds_of(workers[i], of[i]));
   return slowest;
+}
+
+/// Whether shares that fit stay whatever the best ones are, which are not looked for then: most steps on each of
+/// hundreds of workers end here. None are faster than the level at which all lines together give the total, nor than
+/// somebody whom its bound holds; and the best ones are slower than that by two samples of somebody at most.
+bool surely_kept(std::uint64_t total, paced drawn, const batches& kept, const batches& even) {
+  const bool is_even = kept == even;
+  const double slowest = slowest_seconds(drawn, kept);
+  const double level = slowest / (1 + (is_even ? noticed_gain : refined_gain)); // that would be worth a change
+  double samples = 0;                                                           // within it
+  double held = 0;
+  double granule = 0;
+  for (const auto& each : drawn) {
+    const auto& [fixed, slope, error] = each.pace;
+    samples += bounded((level - fixed) / slope, each.lowest, std::max(each.lowest, each.highest));
+    held = std::max(held, fixed + slope * each.lowest);
+    granule = std::max(granule, slope);
+  }
+  return (samples < (1 - 1e-9) * static_cast<double>(total) || held > (1 + 1e-9) * level) &&
+         (is_even || slowest_seconds(drawn, even) > (1 + noticed_gain / 2) * (slowest + 2 * granule));
 }
 
 balanced_step account_of(paced workers, batches shares, balance_reason reason) {
@@ -186,11 +228,14 @@ std::uint64_t median_total(std::vector<std::uint64_t> proposed, std::uint64_t in
 }
 
 balanced_step balance(std::uint64_t total, paced workers) {
-  auto kept = keep_shares(total, workers);
+  const bool stands = fits(total, workers);
+  auto kept = stands ? in_force(workers) : keep_shares(total, workers);
   if (!std::ranges::all_of(workers, [](const balanced_worker& one) { return one.pace.measured(); }))
     return {.batches = std::move(kept)};
   const auto drawn = drawn_together(total, workers);
-  auto even = fill(total, workers, [](const balanced_worker&) { return line{}; });
+  auto even = share_evenly(total, workers);
+  if (stands && surely_kept(total, drawn, kept, even))
+    return account_of(drawn, std::move(kept), balance_reason::kept);
   auto level = fill(total, drawn, [](const balanced_worker& one) {
     return line{.fixed = one.pace.fixed_seconds, .slope = one.pace.sample_seconds};
   });
