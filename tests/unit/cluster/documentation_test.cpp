@@ -2,10 +2,10 @@
 /// After a change of a field, DYNAMIX_UPDATE_DOCS=1 makes the first test write the new tables.
 
 #include "cluster/cluster_file.hpp"
+#include "tests/unit/documented.hpp"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -23,20 +23,7 @@ std::string contents(const std::filesystem::path& path) {
 }
 
 TEST(ClusterDocumentation, ListsEveryFieldWithItsDefaultAndRange) {
-  const auto path = source / "docs" / "cluster-file.md";
-  std::string text = contents(path);
-  const std::string begin_mark = "tests/unit/cluster compares it) -->\n";
-  const auto begin = text.find(begin_mark);
-  const auto end = text.find("<!-- fields: end -->");
-  ASSERT_NE(begin, std::string::npos);
-  ASSERT_NE(end, std::string::npos);
-  const auto first = begin + begin_mark.size();
-  if (std::getenv("DYNAMIX_UPDATE_DOCS") != nullptr) {
-    text.replace(first, end - first, describe_fields_markdown());
-    std::ofstream(path) << text;
-    return;
-  }
-  EXPECT_EQ(text.substr(first, end - first), describe_fields_markdown());
+  expect_documented("cluster-file.md", "fields", describe_fields_markdown());
 }
 
 TEST(ClusterDocumentation, ItsExampleIsAValidFile) {

@@ -1,12 +1,10 @@
 #include "node/experiments/experiment.hpp"
+#include "tests/unit/documented.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 namespace dynamix::node {
 namespace {
@@ -169,23 +167,8 @@ TEST(Experiment, ThoseThatAreShippedCanBeRead) {
   EXPECT_GE(count, 5U);
 }
 
-TEST(Experiment, DocumentationListsEveryField) { // DYNAMIX_UPDATE_DOCS=1 writes the tables
-  const auto path = source / "docs" / "experiments.md";
-  std::ostringstream stream;
-  stream << std::ifstream(path).rdbuf();
-  std::string text = stream.str();
-  const std::string begin_mark = "<!-- fields: begin (tests/unit/node compares it) -->\n";
-  const auto begin = text.find(begin_mark);
-  const auto end = text.find("<!-- fields: end -->");
-  ASSERT_NE(begin, std::string::npos);
-  ASSERT_NE(end, std::string::npos);
-  const auto first = begin + begin_mark.size();
-  if (std::getenv("DYNAMIX_UPDATE_DOCS") != nullptr) {
-    text.replace(first, end - first, describe_experiment_markdown());
-    std::ofstream(path) << text;
-    return;
-  }
-  EXPECT_EQ(text.substr(first, end - first), describe_experiment_markdown());
+TEST(Experiment, DocumentationListsEveryField) {
+  expect_documented("experiments.md", "fields", describe_experiment_markdown());
 }
 
 } // namespace

@@ -1,13 +1,12 @@
 #include "simulator/device_profile.hpp"
 #include "simulator/workload.hpp"
+#include "tests/unit/documented.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 namespace dynamix::simulator {
 namespace {
@@ -157,20 +156,8 @@ TEST(Workload, SaysWhereItIsWrong) {
               ElementsAre(HasSubstr("11:18: workload.accuracy_limit is 0.1; it must be above")));
 }
 
-// DYNAMIX_UPDATE_DOCS=1 makes it write the tables.
 TEST(SimulationFiles, AreDocumentedFieldByField) {
-  const auto path = std::filesystem::path(DYNAMIX_SOURCE_DIRECTORY) / "docs" / "simulation-files.md";
-  std::ostringstream read;
-  read << std::ifstream(path).rdbuf();
-  auto text = read.str();
-  const std::string begin_mark = "tests/unit/simulator compares them) -->\n";
-  const auto first = text.find(begin_mark) + begin_mark.size();
-  const auto end = text.find("<!-- fields: end -->");
-  const auto tables = describe_device_profile_markdown() + describe_workload_markdown();
-  if (std::getenv("DYNAMIX_UPDATE_DOCS") != nullptr)
-    std::ofstream(path) << text.replace(first, end - first, tables);
-  else
-    EXPECT_EQ(text.substr(first, end - first), tables);
+  expect_documented("simulation-files.md", "fields", describe_device_profile_markdown() + describe_workload_markdown());
 }
 
 } // namespace
