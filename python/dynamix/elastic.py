@@ -21,7 +21,7 @@ import threading
 import time
 import zlib
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set
+from typing import Any, Callable, Collection, Dict, List, Optional, Protocol, Sequence, Set
 
 import torch
 import torch.distributed
@@ -29,11 +29,11 @@ import torch.distributed
 from .client import Client, DynamixError
 from .peers import Broken, Gathering, Peers, Sum
 from .sockets import Connections
-from .structures import LOADER_COLUMNS
+from .structures import LOADER_COLUMNS, POSITION_COLUMN, RANK_COLUMN
 
 _log = logging.getLogger("dynamix")
 _distributed: Any = torch.distributed
-_FORM_SECONDS = 5
+_FORM_SECONDS, _FORM_SECONDS_EACH = 5, 0.5  # each: many members of one machine share its cores
 _LOOK_SECONDS = 0.05     # between two looks for members that come
 _POLL_SECONDS = 0.003
 _END_SECONDS = 2         # that a member which has finished waits for the others
@@ -80,12 +80,14 @@ class Members(Peers):
 
     elastic = True
 
-    def __init__(self, store: Any, position: int, size: int, timeout_seconds: float) -> None:
+    def __init__(self, store: Any, position: int, size: int, timeout_seconds: float, least: int = 0) -> None:
+        """`least`: so many begin to train, and others may come for the first time later; 0: all do."""
         self.hold()
         self._given = store
         self._store = _distributed.PrefixStore("dynamix", store)
         self.group = None
         self.position, self.size = position, size
+        self._least = least or size
         self.generation = 0
         self.aligned = 0              # the newest generation in which this member had the training's state
         self.present: List[bool] = [False] * size
@@ -118,7 +120,7 @@ class Members(Peers):
 
     def gather_members(self, everyone: bool = False) -> None:
         """Forms the next generation of all members that live: those of the last one and those that wait to come in. The
-        first is of all members, and so is one of `everyone`: where none has begun to train.
+        first is of all members that training begins with, and so is one of `everyone`: where none has begun to train.
 
         Raises DynamixError where it does not come about in time.
         """
@@ -154,7 +156,7 @@ class Members(Peers):
             here = {member: identity for member, identity in here.items() if not self._is_dead(identity)}
             if self._read("ended"):
                 raise Ended(_ENDED)
-            awaited = self._awaited(number, everyone) - set(here)
+            awaited = self._awaited(number, everyone, here)
             if time.monotonic() > limit:
                 if everyone or number == 1 or not self._roster:
                     raise DynamixError(f"members {sorted(awaited)} have not come within {self._timeout:.0f} s")
@@ -165,17 +167,32 @@ class Members(Peers):
             else:
                 time.sleep(_POLL_SECONDS)
 
-    def _awaited(self, number: int, everyone: bool) -> Set[int]:
-        """Who has to be there before the generation is closed: on one machine, those of the last one that live. One that
+    def _awaited(self, number: int, everyone: bool, here: Collection[int]) -> Set[int]:
+        """Who has to come yet before the generation is closed: on one machine, those of the last one that live. One that
         comes anew leaves it to them."""
+        absent = set(range(self.size)) - set(here) if len(here) < self._least else set()  # where none has begun to train
         if everyone or number == 1:
-            return set(range(self.size))
+            return absent
         last: Dict[int, List[Any]]
         last = {int(member): identity for member, identity in json.loads(self._read(f"{number - 1}/closed") or "{}").items()}
         living = {member for member, identity in last.items() if not self._is_dead(identity)}
         if not living and any(self._read(self._name(identity)) == "finished" for identity in last.values()):
             raise Ended(_ENDED)
-        return living or set(range(self.size))  # nobody has the training's state: it begins again
+        return living - set(here) if living else absent  # nobody has the training's state: it begins again
+
+    @property
+    def can_begin(self) -> bool:
+        return sum(self.present) >= self._least
+
+    def introductions(self, row: torch.Tensor) -> torch.Tensor:
+        """Of members that have not come yet they are like that of the first that has, but for their agents' ranks: nobody's."""
+        rows = self.gather(row).wait()
+        first = rows[self.present.index(True)].clone()
+        for member in range(self.size):
+            if not self.present[member]:
+                rows[member] = first
+                rows[member, POSITION_COLUMN], rows[member, RANK_COLUMN] = member, -1 - member
+        return rows
 
     def tell(self, name: str, text: str) -> None:
         """Something that all present members say alike, to those that come."""
@@ -209,7 +226,7 @@ class Members(Peers):
 
         thread = threading.Thread(target=_quietly, args=(form,), daemon=True)
         thread.start()
-        limit = time.monotonic() + _FORM_SECONDS
+        limit = time.monotonic() + _FORM_SECONDS + _FORM_SECONDS_EACH * len(members)
         while thread.is_alive() and time.monotonic() < limit:
             thread.join(0.02)
             if any(self._is_dead(identity) for identity in self._roster.values()):
@@ -308,8 +325,9 @@ class Members(Peers):
         self.say_left(finished=True)
 
 
-def members_through(store: Any, agent: object, seconds: float) -> Members:
-    """The members of `join(..., elastic=store, agent=agent)`. Raises NotImplementedError or ValueError for what cannot be."""
+def members_through(store: Any, agent: object, seconds: float, least: int) -> Members:
+    """The members of `join(..., elastic=store, agent=agent, elastic_least=least)`. Raises NotImplementedError or ValueError for what
+    cannot be."""
     if agent is None:
         raise NotImplementedError("agent=None lets member 0 host the agents, and an elastic run outlives it; start them "
                                   "beside it (dynamix-node exec), or join with agent=\"off\"")
@@ -320,7 +338,9 @@ def members_through(store: Any, agent: object, seconds: float) -> Members:
     if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
         raise ValueError("the members of an elastic run meet through its store; initialise torch.distributed with each "
                          "process alone: init_process_group(\"gloo\", store=HashStore(), rank=0, world_size=1)")
-    return Members(store, rank, size, seconds)
+    if not 0 <= least <= size:
+        raise ValueError(f"elastic_least={least}: training begins with 1 to $WORLD_SIZE ({size}) members, or 0 for all of them")
+    return Members(store, rank, size, seconds, least)
 
 
 def _connected_anew(store: Any) -> Any:
@@ -419,7 +439,10 @@ class Alignment:
             if len(rows) != self._members.size:
                 raise DynamixError(f"this training has {len(rows)} members, and this one was started with a $WORLD_SIZE of "
                                    f"{self._members.size}")
-            if not torch.equal(rows[self._members.position][:LOADER_COLUMNS], self._row[:LOADER_COLUMNS]):
+            known = rows[self._members.position].clone()
+            if int(known[RANK_COLUMN]) < 0:  # it has not come before (Members.introductions)
+                known[RANK_COLUMN] = self._row[RANK_COLUMN]
+            if not torch.equal(known[:LOADER_COLUMNS], self._row[:LOADER_COLUMNS]):
                 raise DynamixError("this member has come back with another batch size, data set or agent than it had before")
             self._client.begin(rows.data_ptr())
             self.rows = rows

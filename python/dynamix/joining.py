@@ -80,7 +80,7 @@ def _check_arguments(model: torch.nn.Module, optimizers: List[Optimizer], rule: 
 def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], *, scheduler: Any = None,
          rule: Optional[str] = None, agent: agents.Agent = "auto", scaler: Any = None, process_group: Any = None, adaptive: Optional[bool] = None,
          noise_interval: int = 0, window_steps: int = 0, elastic: Any = None, elastic_seconds: float = 60,
-         weighting: str = "gradients", balance: Optional[bool] = None, nan: Optional[str] = None) -> Run:
+         elastic_least: int = 0, weighting: str = "gradients", balance: Optional[bool] = None, nan: Optional[str] = None) -> Run:
     """Joins a training script to Dynamix. All members call it at the same place, after `init_process_group` (a single
     process needs none).
 
@@ -107,6 +107,8 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
             on when members die, and takes them back when they are started again (docs/sdk.md). $RANK and $WORLD_SIZE say
             which member this is; torch.distributed, where it is needed, is initialised with this process alone.
         elastic_seconds: how long members wait for each other, in collectives and when the group is formed anew.
+        elastic_least: members that training begins with, in [1, $WORLD_SIZE]; 0: all. The others may come for the first time while
+            it goes on, with the options of those who have; the global batch is that of $WORLD_SIZE members from the beginning.
         noise_interval: the gradient noise is measured every so many steps, and in each of the first 16; 0: twice a window.
         window_steps: steps between decisions, for a run without an agent; 0: the agent's, or 10.
         weighting: "gradients": where they are summed (DistributedDataParallel, sharded models, `run.average_gradients()`). "loss": by
@@ -142,7 +144,7 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
     if process_group is None and weighting == "gradients":
         process_group = flat_group_of(model)
     peers = (Peers(group_of(unwrapped(model), process_group, mesh_of(model))) if elastic is None else
-             members_through(elastic, agent, elastic_seconds))
+             members_through(elastic, agent, elastic_seconds, elastic_least))
     if peers.size > 1 and peers.position == 0:
         warn_of_strangers(optimizers, unwrapped(model))
     finite = Finite(nan, peers, is_sharded(model)) if nan is not None and not _drops_steps(scaler) else None

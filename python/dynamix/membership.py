@@ -81,7 +81,7 @@ class Membership:
             try:
                 members.gather_members(everyone)
                 everyone = not alignment.align()
-                if everyone and all(members.present):
+                if everyone and members.can_begin:
                     for dealt in (self._draws, self._costs):
                         if dealt is not None:
                             dealt.agree(members)

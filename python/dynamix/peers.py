@@ -168,6 +168,10 @@ class Peers:
         """A collective has failed. Where the members cannot form a group anew its error stands."""
         return Broken(reason)
 
+    def introductions(self, row: torch.Tensor) -> torch.Tensor:
+        """The members' rows, by which they introduce themselves. Waits for all."""
+        return self.gather(row).wait()
+
     def gather_objects(self, own: object) -> List[Any]:
         """The members' objects, by position. Waits for all."""
         if self._side is None:

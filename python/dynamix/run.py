@@ -225,7 +225,7 @@ class Run(Membership):
         assert self._client is not None
         row, is_first = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64, device="cpu"), self._peers.position == 0
         self._client.introduce(workload, row.data_ptr())
-        rows = self._peers.gather(row).wait()
+        rows = self._peers.introductions(row)
         is_adascale = int(rows[0, raw.RULE_COLUMN]) == raw.RULES["adascale"]
         if self._by_loss and is_adascale:  # as the agents say; `join` has refused it from the script
             workload.rule = raw.RULES["square-root"]

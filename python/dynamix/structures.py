@@ -9,6 +9,7 @@ ABI_VERSION = 1
 OK, ERROR, END, WAIT = range(4)
 MEASURE, GATHER = 1, 2
 INTRODUCTION_COLUMNS = 24
+POSITION_COLUMN, RANK_COLUMN = 1, 17  # of an introduction
 RULE_COLUMN = 10  # of an introduction, once the agent has said what None means
 LOADER_COLUMNS = 21  # and behind: of its data loader, which may be another one when a member comes back
 ROW_COLUMNS = 19

@@ -84,7 +84,7 @@ def store_of(folder):
 
 
 def train(rank, folder, life, sockets, wrapped, loader_workers, stream, passes=1, world=WORLD, pause=0.004, seconds=60,
-          awaited=None, branches=False):
+          awaited=None, branches=False, least=0):
     """One life of a member. Each step is in its journal before it is trained, and behind it. So many backward passes, each
     of them synchronised, come before a step of the optimiser. The second half of the training is slow until the file
     `awaited` is there."""
@@ -96,7 +96,8 @@ def train(rank, folder, life, sockets, wrapped, loader_workers, stream, passes=1
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
         model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.001)
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=0.9)
-    run = dynamix.join(model, optimizer, agent=sockets, elastic=store_of(folder), rule="linear", elastic_seconds=seconds)
+    run = dynamix.join(model, optimizer, agent=sockets, elastic=store_of(folder), rule="linear", elastic_seconds=seconds,
+                       elastic_least=least)
     data = torch.utils.data.TensorDataset(torch.arange(SAMPLES), tensors())
     if stream:
         data = dynamix.Stream(range(SAMPLES // 15), read)
@@ -159,8 +160,9 @@ class Trial:
     """Runs until so many members were killed. `problems` says what went wrong."""
 
     def __init__(self, kills=0, seed=1, with_agents=False, streams=None, passes=1, by_tcp=False, prefix="",
-                 world=WORLD, branches=False):
+                 world=WORLD, branches=False, least=WORLD):
         """`branches`: of a model whose parameters not all members use in each step.
+        `least`: so many begin, and the others come for the first time once these train.
         `by_tcp`: the members meet through a TCPStore of this process, under a `prefix` where there is one.
         `streams`: whether the data are a stream; None: drawn for each run. Of several `passes` a step
         DistributedDataParallel synchronises each."""
@@ -168,7 +170,7 @@ class Trial:
         self._with_agents = with_agents
         self._streams = streams
         self._passes = passes
-        self._branches = branches
+        self._branches, self._least = branches, least
         self._by_tcp, self._prefix = by_tcp, prefix
         self._stream, self._world = bool(streams), world
         self.left = kills
@@ -194,7 +196,7 @@ class Trial:
         workers = self._workers if self._lives[rank] == 0 else self._random.choice((0, 2))  # it may come back with other options
         arguments = (rank, folder, self._lives[rank], sockets, self._wrapped, workers, self._stream, self._passes)
         process = multiprocessing.get_context("fork").Process(target=train, args=arguments,
-                                                              kwargs={"branches": self._branches})
+                                                              kwargs={"branches": self._branches, "least": self._least})
         self._lives[rank] += 1
         process.start()
         return process
@@ -207,8 +209,11 @@ class Trial:
         self._wrapped, self._workers = self._random.random() < 0.5 or self._passes > 1, self._random.choice((0, 0, 2))
         self._wrapped = self._wrapped and not self._branches
         self._stream = self._streams if self._streams is not None else self._random.random() < 0.3
-        members = [self._start(rank, folder, sockets) for rank in range(WORLD)]
+        members = [self._start(rank, folder, sockets) for rank in range(self._least)]
         limit = time.monotonic() + RUN_SECONDS
+        while self._least < WORLD and time.monotonic() < limit and not self._train_already(folder):
+            time.sleep(0.01)
+        members += [self._start(rank, folder, sockets) for rank in range(self._least, WORLD)]
         try:
             while any(each.exitcode != 0 for each in members):
                 until = time.monotonic() + self._random.choice((0.1, 0.5, 2.0)) * self._random.random()
@@ -237,6 +242,10 @@ class Trial:
                 each.join()
         self.check(folder, deaths)
 
+    @staticmethod
+    def _train_already(folder):
+        return any('"done"' in path.read_text(encoding="ascii") for path in pathlib.Path(folder).glob("journal-*"))
+
     def _may_die(self, rank, folder):
         """Somebody else has the training's state, or nobody has it yet."""
         came_in = [other for other in range(WORLD)
@@ -259,6 +268,8 @@ class Trial:
                     begun[line["step"]].append(line)
                 elif "parameters" in line:
                     ends.append(line["parameters"])
+        if sorted(lines) != list(range(self._world)):
+            self.problems.append(f"only {sorted(lines)} have trained")
         if sorted(begun) != list(range(len(begun))):
             self.problems.append("steps are missing")
         if not ends or any(each != ends[0] for each in ends):

@@ -26,8 +26,8 @@ from dynamix.elastic import Members
 
 
 class Elastic(unittest.TestCase):
-    def check(self, kills, seed, with_agents, streams, passes=1, branches=False):
-        trial = elastic.Trial(kills, seed, with_agents, streams, passes, branches=branches).run()
+    def check(self, kills, seed, with_agents, streams, passes=1, **options):
+        trial = elastic.Trial(kills, seed, with_agents, streams, passes, **options).run()
         print(trial.report())
         self.assertEqual(trial.problems, [])
         self.assertEqual(trial.killed, kills)
@@ -49,8 +49,16 @@ class Elastic(unittest.TestCase):
     def test_models_with_branches_that_not_all_members_use_in_a_step(self):
         self.check(4, 11, False, False, branches=True)
 
+    def test_members_may_come_for_the_first_time_while_others_train(self):
+        for least, seed in ((2, 13), (1, 17)):
+            self.check(2, seed, False, None, least=least)
+
     def test_streams_outlive_the_members_that_lease_them(self):
         self.check(4, 5, False, True)
+
+    def test_training_begins_with_no_more_members_than_there_are(self):
+        with self.assertRaisesRegex(ValueError, r"elastic_least=3: training begins with 1 to \$WORLD_SIZE \(2\) members"):
+            alone(lambda _: make(torch.distributed.HashStore(), elastic_least=3), 2)
 
     @unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
     def test_runs_outlive_their_members_while_agents_decide(self):
