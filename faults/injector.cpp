@@ -43,6 +43,8 @@ void injector::begin(const planned_fault& fault) {
 void injector::begin_on(injury& of) {
   if (row_of(of.fault.kind).on_connection)
     return namespaces_ != nullptr ? set_apart(of, true) : break_links(of);
+  if (of.fault.kind == fault_kind::join && of.process == 0)
+    return hosts_.start(of.host);
   if (of.process == 0) {
     of.evidence = of.host + " had no process";
     of.active = false;
@@ -111,12 +113,22 @@ void injector::look(double now_seconds) {
     if (row_of(each.fault.kind).on_connection) {
       if (!each.bit)
         look_at_links(each);
+    } else if (each.fault.kind == fault_kind::join) {
+      look_at_start(each);
     } else if (each.active && hosts_.id(each.host) == each.process) {
       if (each.fault.kind == fault_kind::slow)
         pace(each, now_seconds);
       watch(each);
     }
   }
+}
+
+void injector::look_at_start(injury& of) {
+  const auto process = hosts_.id(of.host);
+  if (of.bit || process == 0)
+    return;
+  of.bit = of.process == 0;
+  of.evidence = of.bit ? fmt::format("process {} was started", process) : of.host + " had a process already";
 }
 
 /// Runs for a slice, stands still for (factor - 1) slices.

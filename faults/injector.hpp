@@ -24,6 +24,8 @@ public:
   virtual ~victims() = default;
   virtual pid_t id(const std::string& host) = 0; ///< 0: it has none now
   virtual void signal(const std::string& host, int number) = 0;
+  /// A host that has no process yet.
+  virtual void start(const std::string& host) = 0;
   /// Held down, a host that ends is not started again.
   virtual void hold_down(const std::string& host, bool held) = 0;
 };
@@ -81,6 +83,7 @@ private:
 
   void begin_on(injury& of);
   void end_on(injury& of);
+  void look_at_start(injury& of);
   void pace(injury& of, double now_seconds) const;
   void watch(injury& of) const;
   void fill_disk(injury& of, bool full) const;

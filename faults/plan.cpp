@@ -1,5 +1,6 @@
 #include "faults/plan.hpp"
 
+#include "cluster/places.hpp"
 #include "faults/plan_fields.hpp"
 #include "settings/toml_reader.hpp"
 
@@ -32,6 +33,7 @@ public:
     for (std::size_t i = 0; i < rules.size(); ++i)
       read_rule(rules[i], fmt::format("fault[{}]", i));
     check_end();
+    check_scripts();
   }
 
 private:
@@ -46,6 +48,9 @@ private:
     rule.place = reader_.where(key);
     rule.targets_place = reader_.where(key + ".target");
     check_network(key, rule);
+    if (rule.kinds.size() > 1 && std::ranges::count(rule.kinds, fault_kind::join) > 0)
+      reader_.complain(key + ".kind",
+                       "fault.kind lists \"join\", whose target is no host of the file's: it stands alone");
     check_fields(key, rule);
     check_triggers(key, rule);
     plan_.rules.push_back(std::move(rule));
@@ -64,6 +69,20 @@ private:
         reader_.complain(key, fmt::format("{} means nothing while the fault of line {} goes on for ever; give that a "
                                           "repeat",
                                           key, rule.place.line));
+  }
+
+  /// Scripts and hosts that join are on this machine's own network, and an unharmed run has neither.
+  void check_scripts() {
+    const bool joining = std::ranges::any_of(
+        plan_.rules, [](const auto& rule) { return std::ranges::count(rule.kinds, fault_kind::join) > 0; });
+    if (!joining && plan_.script.empty())
+      return;
+    const std::string key = plan_.script.empty() ? "fault" : "plan.script";
+    const auto* what = plan_.script.empty() ? "a fault of kind \"join\"" : "plan.script";
+    if (plan_.compare)
+      reader_.complain(key, fmt::format("{} needs plan.compare = false", what));
+    if (plan_.network != fault_network::proxy)
+      reader_.complain(key, fmt::format("{} needs plan.network = \"proxy\"", what));
   }
 
   /// Fields that none of the rule's kinds has, and durations that one of them needs.
@@ -138,6 +157,34 @@ bool is_role(const std::string& target, const cluster::cluster_file& file, std::
   return true;
 }
 
+/// Empty, or what the plan and the file do not agree on.
+std::string why_no_scripts(const fault_plan& plan, const cluster::cluster_file& file) {
+  const bool client = file.training.trainer == cluster::trainer_kind::client;
+  if (client == !plan.script.empty())
+    return "";
+  if (client)
+    return fmt::format("plan.script is missing: {} has training.trainer = \"client\", and nothing else trains", file.path);
+  return fmt::format("plan.script needs a cluster file with training.trainer = \"client\", and {} has not", file.path);
+}
+
+std::string why_not_joining(const std::string& target, const cluster::cluster_file& file) {
+  if (file.find(target) != nullptr)
+    return fmt::format(", which is a host of {}; a host that joins is none", file.path);
+  if (file.membership != cluster::membership_kind::open)
+    return fmt::format("; hosts join where cluster.membership = \"open\", as {} does not say", file.path);
+  return cluster::is_host_name(target) ? "" : "; a host's name has 1 to 64 letters, digits, '.', '_' and '-'";
+}
+
+/// Of a host's worker: the script that trains there can die or stand still, and nothing else.
+std::string why_no_target(const fault_plan& plan, const fault_rule& rule) {
+  if (plan.script.empty())
+    return ", of which only plan.script could be a process";
+  for (const auto kind : rule.kinds)
+    if (kind != fault_kind::kill && kind != fault_kind::crash && kind != fault_kind::hang && kind != fault_kind::slow)
+      return fmt::format(", a script, to which a fault of kind {} means nothing", quoted(to_string(kind)));
+  return "";
+}
+
 } // namespace
 
 plan_result parse_plan_text(const std::string& text, const std::string& path) {
@@ -162,15 +209,37 @@ bool repeat_faults(fault_plan& plan, std::uint32_t times) {
   return any;
 }
 
+cluster::cluster_file with_joining(const fault_plan& plan, cluster::cluster_file file) {
+  for (const auto& rule : plan.rules)
+    for (const auto& target : rule.targets)
+      if (rule.kinds.front() == fault_kind::join && file.find(target) == nullptr) {
+        cluster::host host{.name = target, .workers = rule.workers};
+        host.slots = cluster::make_slots(host);
+        file.hosts.push_back(std::move(host));
+      }
+  return file;
+}
+
+bool joins(const cluster::host& one) {
+  return one.port == 0;
+}
+
 std::vector<cluster::file_error> check_targets(const fault_plan& plan, const cluster::cluster_file& file) {
+  const auto all = with_joining(plan, file);
   std::vector<std::string_view> names = {"worker", "workers", "arbitrator", "arbitrators", "leader", "random"};
-  for (const auto& host : file.hosts)
+  for (const auto& host : all.hosts)
     names.push_back(host.name);
   std::vector<cluster::file_error> errors;
+  if (auto problem = why_no_scripts(plan, file); !problem.empty())
+    errors.push_back({plan.path, 1, 1, std::move(problem)});
   for (const auto& rule : plan.rules)
     for (const auto& target : rule.targets) {
       std::string bad;
-      if (file.find(target) == nullptr && !is_role(target, file, bad))
+      if (rule.kinds.front() == fault_kind::join)
+        bad = why_not_joining(target, file);
+      else if (cluster::is_slot(target) && all.find(target) != nullptr)
+        bad = why_no_target(plan, rule);
+      else if (all.find(target) == nullptr && !is_role(target, file, bad))
         bad = fmt::format("; {}it must be a host of {}, \"rank:N\", or one of {}", settings::suggestion(target, names),
                           file.path, settings::quoted_list(std::span(names).first(6)));
       if (!bad.empty())

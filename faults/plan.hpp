@@ -20,6 +20,7 @@ enum class fault_kind : std::uint8_t {
   crash,
   exit,
   leave,
+  join,
   wipe,
   hang,
   slow,
@@ -45,7 +46,8 @@ enum fault_field : std::uint8_t {
   has_delay = 8,
   has_rate = 16,
   has_direction = 32,
-  has_jump = 64
+  has_jump = 64,
+  has_workers = 128
 };
 
 struct fault_kind_row {
@@ -55,11 +57,12 @@ struct fault_kind_row {
   bool on_connection; ///< acts on the target's control connections, by the proxy
   std::string_view doc;
 };
-inline constexpr std::array<fault_kind_row, 16> fault_kinds = {{
+inline constexpr std::array<fault_kind_row, 17> fault_kinds = {{
     {"kill", may_have_duration, true, false, "SIGKILL"},
     {"crash", may_have_duration, true, false, "SIGSEGV"},
     {"exit", may_have_duration, true, false, "SIGQUIT: the process exits at once with code 1"},
     {"leave", may_have_duration, true, false, "SIGTERM: the host leaves in time, and comes again at the end"},
+    {"join", has_workers, false, false, "a host that the file does not name is started, and joins the open cluster"},
     {"wipe", may_have_duration, true, false, "SIGKILL; what the host has stored is deleted before its restart"},
     {"hang", has_duration, false, false, "SIGSTOP, then SIGCONT at the end"},
     {"slow", has_duration | has_factor, false, false, "SIGSTOP and SIGCONT in turn, each stop far below detect_ms"},
@@ -100,6 +103,7 @@ struct fault_rule {
   double delay_ms = 100;
   double bytes_per_second = 10'000;
   double jump_seconds = 3600;
+  std::uint32_t workers = 1; ///< of a host that joins
   fault_direction direction = fault_direction::both;
   settings::position place; ///< of its header
   settings::position targets_place;
@@ -129,6 +133,8 @@ struct fault_plan {
   double settle_seconds = 0.5;          ///< how much longer it then waits
   double after_last_fault_seconds = -1; ///< recovered from, training ends; negative: when the cluster file says so
   fault_network network = fault_network::proxy;
+  std::string script; ///< of every training process of the user's, a shell's; empty: none is started
+  std::string check;  ///< whether what they have left is right, a shell's; empty: nobody asks
   fault_limits limits;
   std::vector<fault_rule> rules;
 };
@@ -147,7 +153,12 @@ std::string cluster_path(const fault_plan& plan);
 /// Lets each fault that repeats do so this often. False: none does.
 bool repeat_faults(fault_plan& plan, std::uint32_t times);
 
-/// Targets that the cluster does not have.
+/// The file with the hosts that join by the plan. They have no port of their own to be reached at.
+cluster::cluster_file with_joining(const fault_plan& plan, cluster::cluster_file file);
+bool joins(const cluster::host& one);
+
+/// Targets that the cluster does not have, and training processes that are the other's: the script is the plan's, and
+/// `training.trainer` the file's.
 std::vector<cluster::file_error> check_targets(const fault_plan& plan, const cluster::cluster_file& file);
 
 /// All fields with their meaning, as the Markdown tables of docs/faults.md.

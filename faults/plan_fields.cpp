@@ -33,6 +33,12 @@ constexpr auto kind_names = [] {
 
 using rule_locator = settings::target (*)(fault_rule&);
 
+constexpr settings::field<fault_plan> line_of_plan(std::string_view name, settings::target (*locate)(fault_plan&),
+                                                   std::string_view doc) {
+  return {
+      .section = "plan", .name = name, .locate = locate, .doc = doc, .rule = &line_rule, .presence = presence::absent};
+}
+
 /// A [[fault]] has exactly one of them.
 constexpr settings::field<fault_rule> trigger(std::string_view name, rule_locator locate, std::string_view doc,
                                               settings::range allowed) {
@@ -56,18 +62,9 @@ constexpr settings::field<fault_rule> of_kinds(fault_field having, std::string_v
 
 std::span<const settings::field<fault_plan>> plan_fields() {
   static const settings::field<fault_plan> table[] = {
-      {.section = "plan",
-       .name = "name",
-       .locate = in<&fault_plan::name>,
-       .doc = "Name of the plan; its file's name by default.",
-       .rule = &line_rule,
-       .presence = presence::absent},
-      {.section = "plan",
-       .name = "cluster",
-       .locate = in<&fault_plan::cluster>,
-       .doc = "The cluster file; a relative path starts at the plan's directory. `--cluster` overrides it.",
-       .rule = &line_rule,
-       .presence = presence::absent},
+      line_of_plan("name", in<&fault_plan::name>, "Name of the plan; its file's name by default."),
+      line_of_plan("cluster", in<&fault_plan::cluster>,
+                   "The cluster file; a relative path starts at the plan's directory. `--cluster` overrides it."),
       {"plan", "seed", in<&fault_plan::seed>, "Seed of the plan's random choices. `--seed` overrides it.",
        settings::closed(0, 9007199254740992)},
       {"plan", "compare", in<&fault_plan::compare>,
@@ -89,6 +86,16 @@ std::span<const settings::field<fault_plan>> plan_fields() {
        "gradients too).",
        {},
        network_names},
+      line_of_plan(
+          "script", in<&fault_plan::script>,
+          "What trains where the file says `trainer = \"client\"`: a command, for a shell, of every training process. "
+          "It runs in the plan's directory, ends with its host and is started again when it dies. It is told "
+          "`$RANK`, `$WORLD_SIZE` (with the hosts that join), `$LOCAL_RANK`, `$DYNAMIX_AGENT` and `$DYNAMIX_RUN`, the "
+          "run directory. Needs `compare = false`."),
+      line_of_plan(
+          "check", in<&fault_plan::check>,
+          "A command of the same kind, run once training is over: if it ends with another code than 0, the verdict is "
+          "not clean, for the reason that it prints last."),
 
       {"limits", "steps_lost_per_fault", in<limits, &fault_limits::steps_lost_per_fault>,
        "Steps that a fault may cost on average.", whole},
@@ -120,8 +127,10 @@ std::span<const settings::field<fault_rule>> rule_fields() {
       {.section = "fault",
        .name = "target",
        .locate = in<&fault_rule::targets>,
-       .doc = "A host's name, \"worker\", \"arbitrator\" or \"random\" (one of them is drawn), \"leader\", "
-              "\"rank:N\", \"workers\" or \"arbitrators\" (all of them); or a list.",
+       .doc =
+           "A host's name, \"worker\", \"arbitrator\" or \"random\" (one of them is drawn), \"leader\", "
+           "\"rank:N\", \"workers\" or \"arbitrators\" (all of them), or \"ada/3\", the script of a host's worker; or "
+           "a list.",
        .rule = &line_rule,
        .presence = presence::required,
        .entries = one_or_more},
@@ -153,6 +162,8 @@ std::span<const settings::field<fault_rule>> rule_fields() {
                "\"out\" is what the target sends, \"in\" what it receives.", {}, direction_names),
       of_kinds(has_jump, "jump_seconds", in<&fault_rule::jump_seconds>, "Shift of the clock; negative: backwards.",
                settings::closed(-1e9, 1e9)),
+      of_kinds(has_workers, "workers", in<&fault_rule::workers>, "Training processes of a host that joins.",
+               settings::closed(1, 256)),
   };
   return table;
 }

@@ -9,9 +9,14 @@ bool recovery_tracker::has_role(const std::string& host, cluster::role role) con
   return found != nullptr && found->has(role);
 }
 
-bool recovery_tracker::takes_part(const std::string& host) const {
-  const auto* found = file_.find(host);
-  return found != nullptr && found->takes_part();
+/// Those that are members of generations by the names of their targets: a host, or a worker of one.
+std::vector<std::string> recovery_tracker::members_of(const std::vector<std::string>& targets) const {
+  std::vector<std::string> members;
+  for (const auto& target : targets)
+    if (const auto* found = file_.find(target); found != nullptr)
+      for (const auto* member : found->members())
+        members.push_back(member->name);
+  return members;
 }
 
 /// Of several arbitrators one decides; the others are not missed.
@@ -24,10 +29,11 @@ void recovery_tracker::begin(const planned_fault& fault, double now_seconds) {
   records_.push_back({.plan = fault, .began_seconds = now_seconds});
   auto& open = waited_.emplace_back();
   // A process that ended is sure to be missed; of anything else the ledger says whether it was.
+  const auto members = members_of(fault.hosts);
+  if (row_of(fault.kind).ends_process || fault.kind == fault_kind::join)
+    open.workers.insert(members.begin(), members.end());
   if (row_of(fault.kind).ends_process)
     for (const auto& host : fault.hosts) {
-      if (takes_part(host))
-        open.workers.insert(host);
       if (decides(host))
         open.arbitrators.insert(host);
       if (has_role(host, cluster::role::arbitrator) && !file_.arbitrator.replicas.empty())
@@ -66,7 +72,8 @@ void recovery_tracker::add(const ledger::row& row, double now_seconds) {
 }
 
 void recovery_tracker::add_event(const ledger::event& event, fault_record& record, waited& open, double now_seconds) {
-  const bool target = std::ranges::find(record.plan.hosts, event.host) != record.plan.hosts.end();
+  const auto members = members_of(record.plan.hosts);
+  const bool target = std::ranges::find(members, event.host) != members.end();
   if (event.event == ledger::event_kind::leader || event.event == ledger::event_kind::follows)
     open.voters.erase(event.host);
   if (event.event == ledger::event_kind::leader) {
@@ -83,14 +90,15 @@ void recovery_tracker::add_event(const ledger::event& event, fault_record& recor
 
 void recovery_tracker::add_generation(const ledger::generation& generation, fault_record& record, waited& open,
                                       double now_seconds) {
-  for (const auto& host : record.plan.hosts)
-    if (takes_part(host) && record.detected_seconds < 0 &&
-        std::ranges::find(generation.members, host) == generation.members.end()) {
+  const bool joins = record.plan.kind == fault_kind::join;
+  const bool known = joins || record.detected_seconds >= 0;
+  for (const auto& member : members_of(record.plan.hosts))
+    if (!known && std::ranges::find(generation.members, member) == generation.members.end()) {
       record.detected_seconds = now_seconds;
-      open.workers.insert(host);
+      open.workers.insert(member);
     }
   // Before its loss is known a target is among the members still.
-  if (record.detected_seconds >= 0)
+  if (joins || record.detected_seconds >= 0)
     for (const auto& member : generation.members)
       came_back(member, open, now_seconds);
 }

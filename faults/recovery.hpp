@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <vector>
+#include <vector>
 
 namespace dynamix::faults {
 
@@ -56,7 +57,7 @@ private:
   void close_window(fault_record& record, const waited& open, double now_seconds) const;
   void came_back(const std::string& worker, waited& open, double now_seconds) const;
   bool has_role(const std::string& host, cluster::role role) const;
-  bool takes_part(const std::string& host) const;
+  std::vector<std::string> members_of(const std::vector<std::string>& targets) const;
   bool decides(const std::string& host) const;
 
   const cluster::cluster_file& file_;

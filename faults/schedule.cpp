@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 
 namespace dynamix::faults {
 namespace {
@@ -17,7 +18,7 @@ std::vector<std::string> names_of(const std::vector<const cluster::host*>& hosts
 std::vector<const cluster::host*> hosts_with(const cluster::cluster_file& file, cluster::role role) {
   std::vector<const cluster::host*> found;
   for (const auto& host : file.hosts)
-    if (host.has(role))
+    if (host.has(role) && !joins(host))
       found.push_back(&host);
   return found;
 }
@@ -113,7 +114,8 @@ std::vector<std::string> schedule::resolve(rule_state& of, const std::string& le
     } else if (target == "leader") {
       hit = {leader.empty() ? arbitrators.front() : leader};
     } else if (target == "random") {
-      hit = {file_.hosts[of.random.below(file_.hosts.size())].name};
+      const auto named = static_cast<std::size_t>(std::ranges::count_if(file_.hosts, std::not_fn(joins)));
+      hit = {file_.hosts[of.random.below(named)].name}; // those that join stand behind the others
     } else {
       std::size_t rank = 0; // "rank:N", which check_targets has seen
       std::from_chars(target.data() + 5, target.data() + target.size(), rank);

@@ -31,7 +31,7 @@ struct moment {
 
 class schedule {
 public:
-  /// Keeps `file`.
+  /// Keeps `file`, which has the hosts that join.
   schedule(const fault_plan& plan, const cluster::cluster_file& file);
 
   struct changes {

@@ -93,6 +93,7 @@ void find_reasons(const fault_plan& plan, const std::vector<fault_record>& recor
   must_be_none(judged.two_leaders, "terms had two leaders");
   if (!judged.history.violation.empty())
     reasons.push_back("the decisions are not linearisable: " + judged.history.violation);
+  reasons.insert(reasons.end(), run.complaints.begin(), run.complaints.end());
   // That nobody reads the wall clock is what a jump is to show.
   must_be_none(static_cast<std::uint64_t>(std::ranges::count_if(
                    records, [](const auto& each) { return !each.bit && each.plan.kind != fault_kind::clock_jump; })),

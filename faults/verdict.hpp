@@ -44,6 +44,7 @@ struct run_figures {
   double unharmed_seconds = -1;
   double seconds = 0;
   std::vector<process_growth> growth;
+  std::vector<std::string> complaints; ///< of the scripts that trained, and of the plan's check
   bool plan_done = true;    ///< every fault of the plan has begun
   bool interrupted = false; ///< a stop was asked for: what is judged is what has happened until then
   double end_seconds = 0;   ///< of training, from its beginning

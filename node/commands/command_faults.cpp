@@ -1,6 +1,7 @@
 #include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
 #include "node/experiments/fault_run.hpp"
+#include "node/launch/client_cluster.hpp"
 #include "node/launch/local_run.hpp"
 #include "node/launch/stop_signals.hpp"
 #include "storage/atomic_file.hpp"
@@ -94,6 +95,18 @@ void prepare_children() {
   ::setrlimit(RLIMIT_CORE, &none);
 }
 
+/// Who joins is started by the plan; training processes of the user's find their agents at sockets by rank.
+void add_joining(launch_options& options) {
+  for (const auto& host : options.file.hosts)
+    if (faults::joins(host)) {
+      options.later.insert(host.name);
+      if (host.workers > 1)
+        options.more_arguments[host.name] = {"--workers", std::to_string(host.workers)};
+    }
+  if (options.file.training.trainer == cluster::trainer_kind::client)
+    name_agents(options);
+}
+
 faults::run_figures figures_of(const local_run& harmed, const std::optional<local_run>& unharmed) {
   const auto& summary = harmed.summary;
   const auto& decisions = summary.decisions;
@@ -178,8 +191,10 @@ int run_harmed(const faults_arguments& arguments, broken_run& setting, command_c
   if (plan.compare && !(unharmed = run_unharmed(plain, run, live, signals, context.err)))
     return exit_failed;
 
-  auto options = local_options(file, run);
+  const auto all = faults::with_joining(plan, file);
+  auto options = local_options(all, run);
   options.hurry = signals.hurried();
+  add_joining(options);
   for (const auto& host : file.hosts)
     if (apart.created())
       options.command_prefix[host.name] = apart.command(host.name);
@@ -187,13 +202,13 @@ int run_harmed(const faults_arguments& arguments, broken_run& setting, command_c
   std::string problem;
   std::vector<faults::proxied_link> links;
   if (!apart.created())
-    links = proxy_links(file, through, options, problem);
+    links = proxy_links(all, through, options, problem);
   if (problem.empty() && uses(plan, faults::fault_kind::clock_jump))
     problem = add_clock_shim(options);
   if (!problem.empty())
     return refuse(context.err, problem);
   live.heading(fmt::format("under {}, seed {}", plan.name, plan.seed));
-  fault_run faults(plan, file, run, through, std::move(links), live);
+  fault_run faults(plan, all, run, through, std::move(links), live);
   if (apart.created())
     faults.use(setting.apart);
   options.observer = &faults;
@@ -201,6 +216,7 @@ int run_harmed(const faults_arguments& arguments, broken_run& setting, command_c
   const auto harmed = run_locally(options, live, signals.token());
 
   auto figures = figures_of(harmed, unharmed);
+  figures.complaints = faults.complaints();
   figures.growth = faults.growth();
   figures.plan_done = faults.plan_done();
   figures.interrupted = harmed.launched.stopped;

@@ -4,6 +4,7 @@
 #include "node/reports/text.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <fmt/core.h>
 
 namespace dynamix::node {
@@ -37,7 +38,7 @@ std::vector<faults::proxied_link> proxy_links(const cluster::cluster_file& file,
 
 fault_run::fault_run(const faults::fault_plan& plan, const cluster::cluster_file& file, const run_directory& run,
                      faults::proxy& through, std::vector<faults::proxied_link> links, live_output& output)
-    : schedule_(plan, file), injector_(file, *this, through, std::move(links), run.path()),
+    : schedule_(plan, file), injector_(file, *this, through, std::move(links), run.path()), scripts_(plan, file, run),
       recovery_(file, plan.limits.recover_seconds), output_(output), file_(file) {}
 
 void fault_run::look(host_processes& hosts, const std::vector<ledger::row>& rows, bool training) {
@@ -49,6 +50,8 @@ void fault_run::look(host_processes& hosts, const std::vector<ledger::row>& rows
     moment_.seconds = std::chrono::duration<double>(now - *began_).count();
   for (const auto& row : rows) // also of the time before: who leads is told then
     add(row, moment_.seconds);
+  for (const auto& end : scripts_.look(hosts, training || !began_))
+    injector_.process_ended(end.host, end.exit.by_signal, end.exit.number);
   if (!began_)
     return;
   injector_.look(moment_.seconds);
@@ -106,9 +109,28 @@ void fault_run::end_all(double now_seconds) {
 }
 
 std::string fault_run::ended(const host_end& end) {
-  if (hosts_ != nullptr && injector_.process_ended(end.host, end.exit.by_signal, end.exit.number))
+  if (hosts_ != nullptr && injector_.process_ended(end.host, end.exit.by_signal, end.exit.number)) {
     hosts_->start_again(end.host);
+    scripts_.signal_all_of(end.host, SIGTERM); // as a machine that is shut down ends whatever still runs there
+  }
   return "";
+}
+
+/// A host's end is that of all its processes, and so is its standing still; only a leave is its agent's affair at
+/// first.
+void fault_run::signal(const std::string& name, int number) {
+  if (cluster::is_slot(name))
+    return scripts_.signal(name, number);
+  hosts_->signal(name, number);
+  if (number != SIGTERM)
+    scripts_.signal_all_of(name, number == SIGSTOP || number == SIGCONT ? number : SIGKILL);
+}
+
+void fault_run::hold_down(const std::string& name, bool held) {
+  if (cluster::is_slot(name))
+    scripts_.hold_down(name, held);
+  else
+    hosts_->hold_down(name, held);
 }
 
 /// A process that dies by a fault has its last measure from before it.

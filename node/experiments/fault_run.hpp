@@ -4,6 +4,7 @@
 
 #include "faults/injector.hpp"
 #include "faults/verdict.hpp"
+#include "node/experiments/fault_scripts.hpp"
 #include "node/launch/launcher.hpp"
 
 #include <chrono>
@@ -21,7 +22,7 @@ std::vector<faults::proxied_link> proxy_links(const cluster::cluster_file& file,
 /// Sees the run from within the launcher; all seconds count from training's beginning.
 class fault_run final : public launch_observer, private faults::victims {
 public:
-  /// Keeps the references.
+  /// Keeps the references. `file`: with the hosts that join.
   fault_run(const faults::fault_plan& plan, const cluster::cluster_file& file, const run_directory& run,
             faults::proxy& through, std::vector<faults::proxied_link> links, live_output& output);
 
@@ -33,6 +34,8 @@ public:
 
   /// Once the run is over.
   std::vector<faults::fault_record> records();
+  /// What is wrong with the scripts. Waits for their end.
+  std::vector<std::string> complaints() { return scripts_.finish(script_patience); }
   const std::vector<ledger::row>& rows() const { return rows_; }
   std::vector<faults::process_growth> growth() const;
   bool plan_done() const { return schedule_.done(); }
@@ -40,6 +43,8 @@ public:
   double end_seconds() const { return moment_.seconds; }
 
 private:
+  static constexpr std::chrono::seconds script_patience{60};
+
   struct measured_process {
     pid_t id = 0;
     std::chrono::steady_clock::time_point seen;
@@ -49,9 +54,11 @@ private:
     std::int64_t first_descriptors = 0;
   };
 
-  pid_t id(const std::string& host) override { return hosts_->id(host); }
-  void signal(const std::string& host, int number) override { hosts_->signal(host, number); }
-  void hold_down(const std::string& host, bool held) override { hosts_->hold_down(host, held); }
+  // Of a host, or of a worker's script.
+  pid_t id(const std::string& name) override { return cluster::is_slot(name) ? scripts_.id(name) : hosts_->id(name); }
+  void signal(const std::string& name, int number) override;
+  void start(const std::string& host) override { hosts_->start_again(host); }
+  void hold_down(const std::string& name, bool held) override;
 
   void add(const ledger::row& row, double now_seconds);
   void begin(const faults::planned_fault& fault, double now_seconds);
@@ -61,6 +68,7 @@ private:
 
   faults::schedule schedule_;
   faults::injector injector_;
+  fault_scripts scripts_;
   faults::recovery_tracker recovery_;
   live_output& output_;
   const cluster::cluster_file& file_;

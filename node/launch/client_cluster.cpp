@@ -9,14 +9,6 @@
 #include <utility>
 
 namespace dynamix::node {
-namespace {
-
-bool is_socket(const std::string& path) {
-  struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
-}
-
-} // namespace
 
 std::string make_client_cluster(std::uint32_t workers) {
   const auto policy = find_shipped("policies/ppo.dynamix");
@@ -62,6 +54,11 @@ void name_agents(launch_options& options) {
     auto& arguments = options.more_arguments[cluster::host_of(worker->name)];
     arguments.insert(arguments.end(), {"--agent-socket", options.run.agent(slot++)});
   }
+}
+
+bool is_socket(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
 bool agents_listen(const run_directory& run, std::size_t count) {

@@ -21,6 +21,9 @@ std::string agent_directory(const run_directory& run);
 /// Gives each worker's agent its socket, in the order of the workers.
 void name_agents(launch_options& options);
 
+/// Whether there is a socket at this path, as an agent's.
+bool is_socket(const std::string& path);
+
 /// Whether training processes can join at each of so many sockets of a run directory.
 bool agents_listen(const run_directory& run, std::size_t count);
 

@@ -37,9 +37,9 @@ std::string host_processes::start(entry& of, bool resumed) {
   return "";
 }
 
-std::string host_processes::start_all(bool resumed) {
+std::string host_processes::start_all(bool resumed, const std::set<std::string>& later) {
   for (auto& each : entries_)
-    if (const auto problem = start(each, resumed); !problem.empty())
+    if (const auto problem = later.contains(each.host->name) ? "" : start(each, resumed); !problem.empty())
       return "host \"" + each.host->name + "\": " + problem;
   return "";
 }
@@ -71,7 +71,7 @@ std::vector<std::string> host_processes::start_due(double now_seconds, std::vect
   for (auto& each : entries_) {
     if (each.held || !each.restart_at_seconds || *each.restart_at_seconds > now_seconds)
       continue;
-    if (const auto problem = start(each, true); problem.empty()) {
+    if (const auto problem = start(each, each.starts > 0); problem.empty()) {
       started.push_back(each.host->name);
     } else {
       const auto plan = failed(each.host->name, now_seconds, problem);

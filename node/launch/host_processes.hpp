@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -33,8 +34,8 @@ public:
   host_processes(const std::vector<cluster::host>& hosts, const actors::supervision_options& rules,
                  describe_child describe);
 
-  /// Starts every host. Returns an empty string, or what is wrong with the first that could not be.
-  std::string start_all(bool resumed);
+  /// Starts every host but those that are to come `later`. Returns an empty string, or what is wrong with the first that could not be.
+  std::string start_all(bool resumed, const std::set<std::string>& later = {});
 
   /// Who has ended since the last call; a death by signal before an error that it may have led to.
   std::vector<host_end> reap();
@@ -43,7 +44,7 @@ public:
   /// Starts whoever's delay is over. Returns those that were started, and in `problems` why one could not be; that one
   /// counts as failed.
   std::vector<std::string> start_due(double now_seconds, std::vector<std::string>& problems);
-  /// One that has ended in order is started again, as soon as it is not held down.
+  /// One that has ended in order, or is to come now, is started as soon as it is not held down.
   void start_again(const std::string& host) { entry_of(host).restart_at_seconds = 0; }
   /// A host that is held down is not started again until it is released; one that runs goes on.
   void hold_down(const std::string& host, bool held) { entry_of(host).held = held; }

@@ -68,6 +68,13 @@ child_options describe_process(const launch_options& options, const cluster::hos
   return child;
 }
 
+/// As all hosts read it: who joins is not in it.
+cluster::cluster_file file_of_run(const launch_options& options) {
+  auto file = options.file;
+  std::erase_if(file.hosts, [&](const auto& host) { return options.later.contains(host.name); });
+  return file;
+}
+
 /// The run between the first process's start and the last one's end:
 ///
 ///   training -> failing   a host has died before training began, or the last worker was given up; the others end
@@ -85,11 +92,11 @@ public:
                      return options_.describe ? options_.describe(host, resumed)
                                               : describe_process(options_, host, resumed);
                    }),
-        tail_(options.run.ledger()), run_(options.file) {
+        tail_(options.run.ledger()), run_(file_of_run(options)) {
     tail_.read(); // an earlier life's rows are not this one's progress
   }
 
-  std::string start() { return processes_.start_all(options_.resume); }
+  std::string start() { return processes_.start_all(options_.resume, options_.later); }
 
   launch_outcome watch(const std::stop_token& stop) {
     while (look(stop))

@@ -66,6 +66,7 @@ public:
   }
   pid_t id(const std::string& host) override { return processes_.contains(host) ? processes_.at(host) : 0; }
   void signal(const std::string& host, int number) override { ::kill(processes_.at(host), number); }
+  void start(const std::string& host) override { start(host, "sleep 60"); }
   void hold_down(const std::string& host, bool held) override { held_[host] = held; }
   bool held(const std::string& host) { return held_[host]; }
 
@@ -173,6 +174,20 @@ TEST_F(AnInjector, AsksAHostToLeaveAndLetsItComeAgain) {
   EXPECT_TRUE(hosts_.held("w1"));
   injector_.end(made);
   EXPECT_FALSE(hosts_.held("w1"));
+}
+
+TEST_F(AnInjector, StartsAHostThatJoins) {
+  const auto made = fault(fault_kind::join, "guest");
+  injector_.begin(made);
+  injector_.end(made);
+  injector_.look(seconds_now());
+  EXPECT_TRUE(settled(made).bit);
+  EXPECT_THAT(settled(made).evidence, HasSubstr("was started"));
+  const auto again = fault(fault_kind::join, "guest");
+  injector_.begin(again);
+  injector_.look(seconds_now());
+  EXPECT_FALSE(settled(again).bit);
+  EXPECT_EQ(settled(again).evidence, "guest had a process already");
 }
 
 TEST_F(AnInjector, WipesWhatAWorkerHasStored) {

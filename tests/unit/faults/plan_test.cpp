@@ -120,6 +120,51 @@ TEST(Plan, NamesTargetsThatTheClusterDoesNotHave) {
                                     HasSubstr("p.toml:3:10: fault.target is \"rank:3\"; ranks are 0 to 2")));
 }
 
+const std::string joining =
+    "[plan]\ncompare = false\n[[fault]]\nkind = \"join\"\ntarget = \"guest\"\nworkers = 2\nat_step = 1\n"
+    "[[fault]]\nkind = \"leave\"\ntarget = \"guest\"\nat_step = 2\n";
+
+TEST(Plan, HasHostsThatJoinAnOpenCluster) {
+  const auto read = parse_plan_text(joining, "p.toml");
+  ASSERT_THAT(read.errors, IsEmpty());
+  auto file = testing::small_cluster();
+  ASSERT_FALSE(check_targets(read.plan, file).empty());
+  EXPECT_THAT(check_targets(read.plan, file).front().message,
+              HasSubstr("hosts join where cluster.membership = \"open\""));
+  file.membership = cluster::membership_kind::open;
+  EXPECT_THAT(check_targets(read.plan, file), IsEmpty());
+  const auto all = with_joining(read.plan, file);
+  ASSERT_EQ(all.hosts.size(), file.hosts.size() + 1);
+  EXPECT_TRUE(joins(all.hosts.back()));
+  EXPECT_FALSE(joins(all.hosts.front()));
+  EXPECT_EQ(all.workers().back()->name, "guest/1");
+  EXPECT_THAT(errors_of("[[fault]]\nkind = [\"join\", \"kill\"]\ntarget = \"w1\"\nat_step = 1\n"),
+              ElementsAre(HasSubstr("needs plan.compare = false"), HasSubstr("it stands alone")));
+}
+
+TEST(Plan, HasAScriptWhereTheClusterTrainsByScripts) {
+  const std::string kill = "[[fault]]\nkind = \"kill\"\ntarget = \"w1/1\"\nat_step = 1\n";
+  const auto with = parse_plan_text("[plan]\ncompare = false\nscript = \"train\"\n" + kill, "p.toml");
+  ASSERT_THAT(with.errors, IsEmpty());
+  const auto without = parse_plan_text(kill, "p.toml");
+  auto file = testing::small_cluster();
+  file.hosts[2].workers = 2;
+  file.hosts[2].slots = cluster::make_slots(file.hosts[2]);
+  const auto first = [&](const plan_result& read) {
+    const auto errors = check_targets(read.plan, file);
+    return errors.empty() ? "" : errors.front().message;
+  };
+  EXPECT_THAT(first(with), HasSubstr("plan.script needs a cluster file with training.trainer = \"client\""));
+  EXPECT_THAT(first(without), HasSubstr("\"w1/1\", of which only plan.script could be a process"));
+  file.training.trainer = cluster::trainer_kind::client;
+  EXPECT_EQ(first(with), "");
+  EXPECT_THAT(first(without), HasSubstr("plan.script is missing"));
+  const auto reset = parse_plan_text("[plan]\ncompare = false\nscript = \"train\"\n[[fault]]\nkind = \"reset\"\n"
+                                     "target = \"w1/1\"\nat_step = 1\n",
+                                     "p.toml");
+  EXPECT_THAT(first(reset), HasSubstr("a script, to which a fault of kind \"reset\" means nothing"));
+}
+
 TEST(Plan, EveryShippedPlanFitsItsCluster) {
   std::size_t plans = 0;
   for (const auto& entry : std::filesystem::directory_iterator(DYNAMIX_SOURCE_DIRECTORY "/deployments/faults")) {

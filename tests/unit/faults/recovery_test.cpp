@@ -126,6 +126,29 @@ TEST_F(Recovery, OfALongHangNeedsTheReturn) {
   EXPECT_EQ(last().recovered_seconds, 17);
 }
 
+TEST_F(Recovery, OfAHostThatJoinsIsThePlaceOfEachOfItsWorkers) {
+  cluster::host guest{.name = "guest", .workers = 2};
+  guest.slots = cluster::make_slots(guest);
+  file_.hosts.push_back(guest);
+  begin(fault_kind::join, {"guest"}, 10);
+  form(11, {"w0", "w1", "w2", "guest/1"});
+  add(12, ledger::window{});
+  EXPECT_TRUE(tracker_.busy(12)) << "one of them is not there";
+  form(13, {"w0", "w1", "w2", "guest/1", "guest/0"});
+  add(14, ledger::window{});
+  EXPECT_EQ(last().recovered_seconds, 14);
+  EXPECT_LT(last().detected_seconds, 0) << "nobody is lost";
+  begin(fault_kind::kill, {"guest"}, 20);
+  lose(21, "guest/0");
+  EXPECT_EQ(last().detected_seconds, 21);
+  form(22, {"w0", "w1", "w2", "guest/0"});
+  add(23, ledger::window{});
+  EXPECT_FALSE(last().recovered()) << "a host is back with all its workers";
+  form(24, {"w0", "w1", "w2", "guest/0", "guest/1"});
+  add(25, ledger::window{});
+  EXPECT_TRUE(last().recovered());
+}
+
 TEST_F(Recovery, HasItsTime) {
   begin(fault_kind::kill, {"w1"}, 10);
   lose(10.2, "w1");

@@ -119,5 +119,18 @@ TEST(Schedule, IsOverSoLongAfterTheLastFaultWasRecoveredFrom) {
   EXPECT_NEAR(over_since, 9 + 3, 0.11);
 }
 
+TEST(Schedule, DrawsNoHostThatJoins) {
+  auto file = testing::small_cluster();
+  file.hosts.push_back({.name = "guest"});
+  const auto plan = plan_of("[[fault]]\nkind = \"kill\"\ntarget = [\"worker\", \"workers\", \"random\"]\nat_step = 1\n"
+                            "repeat = 30\nevery_seconds = 0.1\n[plan]\none_at_a_time = false\n");
+  schedule planned(plan, file);
+  for (int tick = 0; tick < 60; ++tick)
+    for (const auto& fault : planned.at({.seconds = tick * 0.1, .step = 1}).begin)
+      for (const auto& host : fault.hosts)
+        EXPECT_NE(host, "guest");
+  EXPECT_TRUE(planned.done());
+}
+
 } // namespace
 } // namespace dynamix::faults
