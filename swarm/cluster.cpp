@@ -70,6 +70,22 @@ cluster::cluster_file describe(const cluster::cluster_file& from, std::uint32_t 
   return file;
 }
 
+void add_replicas(cluster::cluster_file& file, std::uint32_t replicas, const std::string& secret_file,
+                  const std::function<std::uint16_t()>& free_port) {
+  const auto first = file.arbitrator_host();
+  file.secret_file = secret_file;
+  for (std::uint32_t number = 1; number <= replicas; ++number) {
+    auto host = first;
+    if (number > 1) {
+      host.name = fmt::format("{}-{}", first.name, number);
+      host.port = free_port();
+      file.hosts.insert(file.hosts.begin() + number - 1, host);
+    }
+    file.hosts[number - 1].replica_port = free_port();
+    file.arbitrator.replicas.push_back(host.name);
+  }
+}
+
 std::string write_models(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);

@@ -145,12 +145,14 @@ private:
     auto problem = parts_.tell(next_batches(window));
     if (problem.empty())
       problem = parts_.wait_for(verb::prepared, answer_patience_seconds, [](const part_message&) {});
+    const bool counts = window > options_.warm_up;
+    if (problem.empty() && counts)
+      hooks_.before_window(window - options_.warm_up);
     const auto due_ns = end_ns_ + options_.interval_ms * ns_per_ms;
     const auto before_ns = std::exchange(end_ns_, std::max(due_ns, monotonic_ns() + head_start_ns));
     if (problem.empty())
       problem =
           parts_.tell({.what = verb::go, .window = window, .at_ns = end_ns_, .deadline_ns = end_ns_ + patience_ns()});
-    const bool counts = window > options_.warm_up;
     last_applied_ = 0;
     if (problem.empty())
       problem = parts_.wait_for(verb::done, answer_patience_seconds + options_.decision_patience_seconds,

@@ -47,6 +47,8 @@ struct swarm_outcome {
 struct conductor_hooks {
   std::function<void(std::uint64_t placed)> joining = [](std::uint64_t) {};
   std::function<void()> before_measured = [] {};
+  /// One that counts, from 1 on, is about to end.
+  std::function<void(std::uint64_t window)> before_window = [](std::uint64_t) {};
   std::function<void()> after_measured = [] {};
   std::function<void(const swarm_outcome&)> after_window = [](const swarm_outcome&) {};
 };

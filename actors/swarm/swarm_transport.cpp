@@ -141,7 +141,8 @@ private:
         add(*host);
     } else {
       for (const auto node : plan.places_for_worker(ranks.front()))
-        add(*group_->file->find(plan.nodes[node].host));
+        for (const auto& host : plan.hosts_of(node))
+          add(*group_->file->find(host));
       reach.first_seconds = group_->timeouts.rejoin_timeout_ms / 1000.0;
     }
     system_.spawn<caf::detached>(connector, std::move(reach), std::vector{connected_actor{relay}});

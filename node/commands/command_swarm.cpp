@@ -88,6 +88,13 @@ void add_swarm(CLI::App& app, command_context& context) {
   command->add_option("--topology", arguments->topology, "central or tree (overrides the file's arbitrator.topology)");
   command->add_option("--fanout", arguments->fanout, "Overrides the file's arbitrator.fanout");
   command->add_option("--policy", arguments->policy, "Overrides the file's arbitrator.policy");
+  command
+      ->add_option("--replicas", arguments->replicas,
+                   "Hosts of which one is the arbitrator, or the tree's root: 1, 3 or 5")
+      ->check(CLI::IsMember({1U, 3U, 5U}))
+      ->capture_default_str();
+  command->add_flag("--kill-leader", arguments->kill_leader,
+                    "Kill the replica that decides in the middle of the measured windows");
   command->add_option("--windows", arguments->windows, "Windows to measure")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();

@@ -91,6 +91,14 @@ std::string swarm_text(const swarm_result& result) {
                                latency_row("own report sent to decision applied", outcome.sent_to_applied),
                                latency_row("window's end to its last decision applied", outcome.last_applied)},
                               2);
+  if (!result.killed.empty()) {
+    const auto after = swarm::percentiles_of(result.after_kill);
+    text += fmt::format(
+        "{}, which led, was killed before window {}: its decisions were applied {} ms (p50), {} ms (p99) and "
+        "{} ms (max) after its end\n",
+        result.killed, result.killed_before, milliseconds_text(after.p50), milliseconds_text(after.p99),
+        milliseconds_text(after.max));
+  }
   text += "levels\n" + levels_table(result);
   text += "result\n";
   text += cluster::text_table(
@@ -102,7 +110,7 @@ std::string swarm_text(const swarm_result& result) {
                          grouped(outcome.whole.refused) + " refused, " + grouped(outcome.lost) + " lost"},
        {"farewells", grouped(outcome.farewells) + " of " + grouped(result.workers)}},
       2, cluster::heading::absent);
-  if (outcome.whole.hellos > 2 * std::uint64_t{result.workers})
+  if (result.killed.empty() && outcome.whole.hellos > 2 * std::uint64_t{result.workers})
     text +=
         fmt::format("Workers said hello repeatedly: their heartbeats came too late for detect_ms = {}. Where "
                     "that is for lack of cores, try --set cluster.detect_ms={}.\n",
@@ -115,29 +123,34 @@ std::string swarm_json(const swarm_result& result) {
   auto levels = ordered_json::array();
   for (const auto& level : result.levels)
     levels.push_back(level_json(level, result));
-  const ordered_json all = {{"cluster", result.cluster},
-                            {"policy", result.policy},
-                            {"topology", result.topology},
-                            {"links", result.links},
-                            {"workers", result.workers},
-                            {"cores", result.cores},
-                            {"interval_ms", result.interval_ms},
-                            {"windows", outcome.windows},
-                            {"windows_on_time", outcome.on_time},
-                            {"measured_seconds", outcome.measured_seconds},
-                            {"join_seconds", outcome.join_seconds},
-                            {"hellos", outcome.whole.hellos},
-                            {"window_end_to_applied", latency_json(outcome.end_to_applied)},
-                            {"report_sent_to_applied", latency_json(outcome.sent_to_applied)},
-                            {"window_end_to_last_applied", latency_json(outcome.last_applied)},
-                            {"decisions",
-                             {{"expected", outcome.expected},
-                              {"made", result.decisions_made},
-                              {"applied", outcome.applied},
-                              {"refused", outcome.whole.refused},
-                              {"lost", outcome.lost}}},
-                            {"farewells", outcome.farewells},
-                            {"levels", levels}};
+  ordered_json all = {{"cluster", result.cluster},
+                      {"policy", result.policy},
+                      {"topology", result.topology},
+                      {"links", result.links},
+                      {"workers", result.workers},
+                      {"cores", result.cores},
+                      {"interval_ms", result.interval_ms},
+                      {"windows", outcome.windows},
+                      {"windows_on_time", outcome.on_time},
+                      {"measured_seconds", outcome.measured_seconds},
+                      {"join_seconds", outcome.join_seconds},
+                      {"hellos", outcome.whole.hellos},
+                      {"window_end_to_applied", latency_json(outcome.end_to_applied)},
+                      {"report_sent_to_applied", latency_json(outcome.sent_to_applied)},
+                      {"window_end_to_last_applied", latency_json(outcome.last_applied)},
+                      {"decisions",
+                       {{"expected", outcome.expected},
+                        {"made", result.decisions_made},
+                        {"applied", outcome.applied},
+                        {"refused", outcome.whole.refused},
+                        {"lost", outcome.lost}}},
+                      {"farewells", outcome.farewells},
+                      {"replicas", result.replicas},
+                      {"levels", levels}};
+  if (!result.killed.empty())
+    all["leader_killed"] = {{"host", result.killed},
+                            {"before_window", result.killed_before},
+                            {"window_end_to_applied", latency_json(result.after_kill)}};
   return all.dump(2) + "\n";
 }
 

@@ -33,6 +33,10 @@ struct swarm_result {
   std::uint64_t decisions_made = 0; ///< by the ledger, warm-up included
   std::vector<level_usage> levels;  ///< from the root to the workers
   swarm::swarm_outcome outcome;
+  std::uint32_t replicas = 1;
+  std::string killed;              ///< the replica that led; empty: none was killed
+  std::uint64_t killed_before = 0; ///< window that counts, from 1 on
+  std::vector<float> after_kill;   ///< that window's end to its decisions applied, seconds
 };
 
 std::string swarm_text(const swarm_result& result);

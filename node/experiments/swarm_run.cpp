@@ -1,5 +1,6 @@
 #include "node/experiments/swarm_run.hpp"
 
+#include "ledger/file.hpp"
 #include "node/reports/text.hpp"
 #include "swarm/process_usage.hpp"
 
@@ -9,6 +10,7 @@
 #include <fmt/core.h>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 namespace dynamix::node {
 namespace {
@@ -47,6 +49,8 @@ public:
       for (auto& level : made_.levels)
         level.idle_bytes = sum_of(level, &swarm::process_usage::memory_bytes);
       conduct();
+      if (made_.outcome.failure.empty() && options_.kill_leader_before > 0 && made_.killed.empty())
+        made_.outcome.failure = "no replica had said by then that it leads";
       if (made_.outcome.failure.empty() && options_.orderly_end)
         wait_for_ends();
     } else {
@@ -61,21 +65,22 @@ public:
 private:
   struct member {
     std::string level;
+    std::string host; ///< of one that decides
     std::string output;
     child_process process;
     double cpu_before = 0;
   };
 
-  std::string start(const std::string& level, const child_options& options) {
-    auto& one = members_.emplace_back(member{.level = level, .output = options.output, .process = {}});
+  std::string start(const std::string& level, const child_options& options, const std::string& host = "") {
+    auto& one = members_.emplace_back(member{.level = level, .host = host, .output = options.output, .process = {}});
     return one.process.start(options);
   }
 
   std::string start_deciding() {
     for (const auto& level : options_.deciding) {
       made_.levels.push_back({.name = level.name, .processes = static_cast<std::uint32_t>(level.processes.size())});
-      for (const auto& each : level.processes)
-        if (auto problem = start(level.name, each); !problem.empty())
+      for (std::size_t i = 0; i < level.processes.size(); ++i)
+        if (auto problem = start(level.name, level.processes[i], level.hosts[i]); !problem.empty())
           return problem;
     }
     for (const auto& level : options_.deciding)
@@ -121,9 +126,36 @@ private:
               told_(grouped(placed) + " of " + grouped(wanted.workers) + " workers have a place");
             },
         .before_measured = [&] { look_before(); },
+        .before_window =
+            [&](std::uint64_t window) {
+              if (window == options_.kill_leader_before)
+                kill_leader();
+            },
         .after_measured = [&] { look_after(); },
-        .after_window = [&](const swarm::swarm_outcome& so_far) { told_(swarm_progress(so_far, wanted.windows)); }};
+        .after_window =
+            [&](const swarm::swarm_outcome& so_far) {
+              const auto counted = std::exchange(counted_, so_far.end_to_applied.size());
+              if (so_far.windows == options_.kill_leader_before)
+                made_.after_kill.assign(so_far.end_to_applied.begin() + static_cast<std::ptrdiff_t>(counted),
+                                        so_far.end_to_applied.end());
+              told_(swarm_progress(so_far, wanted.windows));
+            }};
     made_.outcome = swarm::conduct(wanted, channels_, hooks, stop_);
+  }
+
+  /// The newest that the ledger names.
+  void kill_leader() {
+    std::string leader;
+    std::string ignored;
+    for (const auto& row : ledger::read_file(options_.ledger, ignored))
+      if (const auto* event = std::get_if<ledger::event>(&row.entry);
+          event != nullptr && event->event == ledger::event_kind::leader)
+        leader = event->host;
+    const auto found = std::ranges::find(members_, leader, &member::host);
+    if (leader.empty() || found == members_.end())
+      return;
+    found->process.signal(SIGKILL);
+    made_.killed = leader;
   }
 
   template <class Value>
@@ -167,7 +199,8 @@ private:
   /// ": arbitrator ended with exit code 1: ..." of the first that ended in another way than well.
   std::string find_dead() {
     for (auto& each : members_)
-      if (const auto exit = each.process.poll(); exit && !exit->well())
+      if (const auto exit = each.process.poll();
+          exit && !exit->well() && (each.host.empty() || each.host != made_.killed))
         return "; a process of level \"" + each.level + "\" ended with " + to_string(*exit) + "\n" +
                last_words(each.output);
     return {};
@@ -178,6 +211,7 @@ private:
   const std::stop_token& stop_;
   std::vector<member> members_;
   std::vector<swarm::channel> channels_;
+  std::size_t counted_ = 0; ///< decisions in windows that count, when the newest of them was over
   swarm_run made_;
 };
 

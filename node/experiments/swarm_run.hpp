@@ -17,6 +17,7 @@ namespace dynamix::node {
 
 struct swarm_level {
   std::string name;
+  std::vector<std::string> hosts; ///< of each process
   std::vector<child_options> processes;
   std::vector<std::uint16_t> ports; ///< that they listen on when they are ready
 };
@@ -25,12 +26,17 @@ struct swarm_run_options {
   std::vector<swarm_level> deciding; ///< from the root on
   std::vector<child_options> parts;  ///< standard input is theirs to the conductor
   swarm::conductor_options conductor;
+  std::uint64_t kill_leader_before =
+      0;                    ///< the replica that decides dies before this of the windows that count; 0: never
+  std::string ledger;       ///< which says who that is
   bool orderly_end = false; ///< those that decide get time to write their results
 };
 
 struct swarm_run {
   swarm::swarm_outcome outcome; ///< with a failure where something went wrong
   std::vector<level_usage> levels;
+  std::string killed;            ///< the replica that was killed
+  std::vector<float> after_kill; ///< end_to_applied of the window behind that
 };
 
 /// What happens, for a person: a line at a time, the last one final.

@@ -4,6 +4,7 @@
 #include "cluster/tree_plan.hpp"
 #include "ledger/line_reader.hpp"
 #include "links/free_port.hpp"
+#include "links/private_file.hpp"
 #include "node/commands/cluster_options.hpp"
 #include "node/launch/keys.hpp"
 #include "node/launch/run_directory.hpp"
@@ -17,6 +18,7 @@
 #include <filesystem>
 #include <fmt/core.h>
 #include <ostream>
+#include <random>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <system_error>
@@ -59,19 +61,21 @@ std::vector<swarm_level> deciding_levels(const swarm_setup& setup, std::size_t p
   for (const auto& node : plan.nodes) {
     if (node.stands_by)
       continue;
-    const auto* host = file.find(node.host);
-    std::vector<std::string> arguments = {"run",      "--cluster", run.cluster_file(), "--name",
-                                          host->name, "--out",     run.path()};
-    if (host->has(cluster::role::worker)) // the swarm plays it
-      arguments.emplace_back("--without-worker");
-    arguments.insert(arguments.end(), {"--swarm-processes", std::to_string(parts)});
-    if (!setup.keys.empty())
-      arguments.insert(arguments.end(), {"--keys", setup.keys});
     const auto name = node.level == 0 ? "arbitrator" : node.is_shard() ? "shards" : fmt::format("level {}", node.level);
     if (levels.empty() || levels.back().name != name)
       levels.push_back({.name = name});
-    levels.back().ports.push_back(host->port);
-    levels.back().processes.push_back(swarm_process(*setup.directory, std::move(arguments), host->name));
+    for (const auto* host : node.level == 0 ? file.arbitrators() : std::vector{file.find(node.host)}) {
+      std::vector<std::string> arguments = {"run",      "--cluster", run.cluster_file(), "--name",
+                                            host->name, "--out",     run.path()};
+      if (host->has(cluster::role::worker)) // the swarm plays it
+        arguments.emplace_back("--without-worker");
+      arguments.insert(arguments.end(), {"--swarm-processes", std::to_string(parts)});
+      if (!setup.keys.empty())
+        arguments.insert(arguments.end(), {"--keys", setup.keys});
+      levels.back().hosts.push_back(host->name);
+      levels.back().ports.push_back(host->port);
+      levels.back().processes.push_back(swarm_process(*setup.directory, std::move(arguments), host->name));
+    }
   }
   return levels;
 }
@@ -82,11 +86,35 @@ std::string make_swarm_keys(swarm_setup& setup, std::size_t parts) {
   request.hosts.clear();
   const auto plan = cluster::plan_tree(setup.file);
   for (const auto& node : plan.nodes)
-    request.hosts.push_back(node.host);
+    if (node.level > 0)
+      request.hosts.push_back(node.host);
+  for (const auto* host : setup.file.arbitrators())
+    request.hosts.push_back(host->name);
   for (std::size_t part = 0; part < parts; ++part)
     request.hosts.push_back(actors::swarm_part_name(part));
   setup.keys = run_keys(run_directory(setup.directory->path()));
   return links::make_passing_keys(setup.keys, request);
+}
+
+/// The processes that hold the workers.
+void add_parts(swarm_setup& setup, std::size_t parts) {
+  const run_directory run(setup.directory->path());
+  for (std::size_t part = 0; part < parts; ++part) {
+    std::vector<std::string> words = {
+        "swarm", "--cluster", run.cluster_file(), "--processes", std::to_string(parts), "--part", std::to_string(part)};
+    if (!setup.keys.empty())
+      words.insert(words.end(), {"--keys", setup.keys});
+    setup.run.parts.push_back(swarm_process(*setup.directory, std::move(words), actors::swarm_part_name(part)));
+  }
+}
+
+/// By which replicas know each other where they have no keys. Returns an empty string, or what went wrong.
+std::string write_secret(const std::string& path) {
+  std::random_device source;
+  std::string text;
+  for (int word = 0; word < 8; ++word)
+    text += fmt::format("{:08x}", source());
+  return links::write_private_file(path, text);
 }
 
 /// Decisions in the run's ledger, without reading more into it than the count takes.
@@ -143,6 +171,8 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
       return exit_refused;
     base = std::move(*loaded);
   }
+  if (arguments.kill_leader && arguments.replicas < 2)
+    return refuse(context.err, "--kill-leader needs --replicas 3 or 5: nobody would decide after it");
   if (!arguments.out.empty() && !run_directory(arguments.out).empty())
     return refuse(context.err, arguments.out + " exists and is not empty; choose another --out");
   const auto known = arguments.cluster.empty() ? default_workers : static_cast<std::uint32_t>(base.workers().size());
@@ -151,6 +181,9 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
       std::make_unique<swarm_directory>(arguments.out.empty() ? "" : std::filesystem::absolute(arguments.out).string());
   const run_directory run(setup.directory->path());
   setup.file = swarm::describe(base, workers, links::take_free_port(), run.path());
+  const auto secret = run.path() + "/secret";
+  if (arguments.replicas > 1)
+    swarm::add_replicas(setup.file, arguments.replicas, secret, links::take_free_port);
   const auto changes = changes_of(arguments.set, {{"--topology", "arbitrator.topology", arguments.topology},
                                                   {"--fanout", "arbitrator.fanout", arguments.fanout},
                                                   {"--policy", "arbitrator.policy", arguments.policy},
@@ -164,6 +197,8 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
   auto problem = run.create();
   if (problem.empty())
     problem = swarm::write_models(run.path());
+  if (problem.empty() && arguments.replicas > 1) // nobody else may be one
+    problem = write_secret(secret);
   if (problem.empty())
     problem = write_cluster_copy(run, setup.file);
   const auto shares = swarm_ranks(setup.file, arguments.processes);
@@ -179,14 +214,9 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
   }
 
   setup.run.deciding = deciding_levels(setup, shares.size());
-  for (std::size_t part = 0; part < shares.size(); ++part) {
-    std::vector<std::string> words = {
-        "swarm",  "--cluster",         run.cluster_file(), "--processes", std::to_string(shares.size()),
-        "--part", std::to_string(part)};
-    if (!setup.keys.empty())
-      words.insert(words.end(), {"--keys", setup.keys});
-    setup.run.parts.push_back(swarm_process(*setup.directory, std::move(words), actors::swarm_part_name(part)));
-  }
+  add_parts(setup, shares.size());
+  setup.run.kill_leader_before = arguments.kill_leader ? arguments.windows / 2 + 1 : 0;
+  setup.run.ledger = run.ledger();
   setup.run.orderly_end = !arguments.out.empty();
   setup.run.conductor = {.workers = workers,
                          .windows = arguments.windows,
@@ -205,15 +235,17 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
 std::string describe(const swarm_setup& setup) {
   const auto& file = setup.file;
   const auto& wanted = setup.run.conductor;
-  return fmt::format("{}: {} workers in {}{}{} arbitrator, policy {}{}, {} windows, one every {} ms, {} cores, {}",
-                     file.name, grouped(wanted.workers), setup.run.parts.size(),
-                     setup.run.parts.size() == 1 ? " process, " : " processes, ",
-                     cluster::to_string(file.arbitrator.topology), cluster::to_string(file.arbitrator.policy),
-                     cluster::has_parameters(file.arbitrator.policy)
-                         ? " (" + std::string(cluster::to_string(file.arbitrator.mode)) + ")"
-                         : "",
-                     grouped(wanted.windows), grouped(wanted.interval_ms), std::thread::hardware_concurrency(),
-                     setup.keys.empty() ? "without keys" : "over links");
+  const auto replicas = file.arbitrators().size();
+  return fmt::format(
+      "{}: {} workers in {}{}{} arbitrator{}, policy {}{}, {} windows, one every {} ms, {} cores, {}", file.name,
+      grouped(wanted.workers), setup.run.parts.size(), setup.run.parts.size() == 1 ? " process, " : " processes, ",
+      cluster::to_string(file.arbitrator.topology), replicas > 1 ? fmt::format(" of {} replicas", replicas) : "",
+      cluster::to_string(file.arbitrator.policy),
+      cluster::has_parameters(file.arbitrator.policy)
+          ? " (" + std::string(cluster::to_string(file.arbitrator.mode)) + ")"
+          : "",
+      grouped(wanted.windows), grouped(wanted.interval_ms), std::thread::hardware_concurrency(),
+      setup.keys.empty() ? "without keys" : "over links");
 }
 
 swarm_result sum_up(const swarm_setup& setup, const swarm_run& made) {
@@ -228,7 +260,11 @@ swarm_result sum_up(const swarm_setup& setup, const swarm_run& made) {
                       .cores = std::thread::hardware_concurrency(),
                       .decisions_made = count_decisions(run_directory(setup.directory->path()).ledger()),
                       .levels = made.levels,
-                      .outcome = made.outcome};
+                      .outcome = made.outcome,
+                      .replicas = static_cast<std::uint32_t>(file.arbitrators().size()),
+                      .killed = made.killed,
+                      .killed_before = setup.run.kill_leader_before,
+                      .after_kill = made.after_kill};
   const auto messages = made.outcome.traffic.sent + made.outcome.traffic.received;
   for (auto& level : result.levels)
     if (level.name == "workers" || &level == &result.levels[result.levels.size() - 2])

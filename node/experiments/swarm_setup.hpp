@@ -21,6 +21,8 @@ struct swarm_arguments {
   std::string topology;
   std::string fanout;
   std::string policy;
+  std::uint32_t replicas = 1; ///< of the arbitrator, or of the tree's root
+  bool kill_leader = false;
   std::uint32_t windows = 30;
   std::uint32_t warm_up = 3;
   std::uint32_t interval_ms = 1000;

@@ -44,6 +44,29 @@ TEST_F(SwarmTrial, TalksInTheClearWhereItIsToldSo) {
   EXPECT_FALSE(std::filesystem::exists(out() + "/keys"));
 }
 
+TEST_F(SwarmTrial, LosesNoDecisionWhenTheReplicaThatLeadsIsKilled) {
+  for (const std::string topology : {"central", "tree"}) {
+    const auto figures = figures_of({"--workers", "24", "--replicas", "3", "--kill-leader", "--topology", topology,
+                                     "--fanout", "8", "--windows", "8", "--warm-up", "2", "--interval-ms", "200"});
+    EXPECT_EQ(figures["decisions"]["expected"], 240) << topology;
+    EXPECT_EQ(figures["decisions"]["applied"], 240) << topology;
+    EXPECT_EQ(figures["decisions"]["lost"], 0) << topology;
+    EXPECT_EQ(figures["farewells"], 24) << topology;
+    EXPECT_EQ(figures["replicas"], 3) << topology;
+    EXPECT_EQ(figures["leader_killed"]["before_window"], 5) << topology;
+    EXPECT_EQ(figures["leader_killed"]["window_end_to_applied"]["count"], 24) << topology;
+  }
+  const auto alone = end_of({"swarm", "--workers", "8", "--kill-leader"});
+  EXPECT_EQ(alone.code, 2);
+  EXPECT_THAT(alone.output, HasSubstr("--kill-leader needs --replicas 3 or 5"));
+}
+
+TEST_F(SwarmTrial, TalksInTheClearWhereItIsToldSoAlsoAmongReplicas) {
+  const auto figures = figures_of(
+      {"--workers", "8", "--replicas", "3", "--windows", "2", "--warm-up", "1", "--interval-ms", "50", "--insecure"});
+  expect_complete(figures, 8, 3);
+}
+
 TEST_F(SwarmTrial, DecidesForEveryWorkerOnEveryWindowAndLosesNothing) {
   const auto figures = figures_of({"--workers", "64", "--windows", "9", "--warm-up", "1", "--interval-ms", "100"});
   expect_complete(figures, 64, 10);
