@@ -17,6 +17,7 @@ import json
 import logging
 import os
 import pathlib
+import pickle
 import threading
 import time
 import zlib
@@ -430,7 +431,7 @@ class Alignment:
         return bytes(values.numpy())
 
     def _unpack(self, packed: bytes) -> None:
-        state = torch.load(io.BytesIO(packed), map_location="cpu", weights_only=False)
+        state = _load(packed)
         self.check_groups(json.dumps([[len(group["params"]) for group in each["param_groups"]] for each in state["optimizers"]]))
         if self.rows is not None:
             self._client.regroup(self._members.present)  # drops what is dealt
@@ -452,6 +453,15 @@ class Alignment:
         for scheduler, saved in zip(self._schedulers, state["schedulers"]):
             scheduler.load_state_dict(saved)
         self._run.restore(state["run"])
+
+
+def _load(packed: bytes) -> Any:
+    """Another member's state. No code of its choice is run."""
+    try:
+        return torch.load(io.BytesIO(packed), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as problem:
+        raise DynamixError("the state of another member holds what is not taken from others by itself; where model, optimiser and "
+                           f"schedulers are your own, name its classes in torch.serialization.add_safe_globals: {problem}") from None
 
 
 def _quietly(form: Callable[[], None]) -> None:

@@ -1,5 +1,6 @@
 """Members of an elastic run may be killed at any moment: the others go on at once, and no sample is lost or used twice."""
 import ctypes
+import io
 import json
 import os
 import pathlib
@@ -22,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 import dynamix
 from dynamix import structures as raw
 from dynamix.client import Client
-from dynamix.elastic import Members
+from dynamix.elastic import Members, _load
 
 
 class Elastic(unittest.TestCase):
@@ -236,6 +237,46 @@ class Introductions(unittest.TestCase):
             changed = [column for column, (one, other) in enumerate(zip(plain, self.columns(**given))) if one != other]
             self.assertTrue(changed, given)
             self.assertEqual({column >= raw.LOADER_COLUMNS for column in changed}, {is_of_loader}, given)
+
+
+class Commands:
+    """Of a member that lies: in place of its state."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return pathlib.Path.touch, (pathlib.Path(self.path),)
+
+
+class States(unittest.TestCase):
+    def packed(self, state):
+        stream = io.BytesIO()
+        torch.save(state, stream)
+        return stream.getvalue()
+
+    def test_of_a_member_that_lies_run_no_code_here(self):
+        with tempfile.TemporaryDirectory() as folder:
+            made = pathlib.Path(folder, "made")
+            packed = self.packed({"model": Commands(made)})
+            torch.load(io.BytesIO(packed), weights_only=False)
+            self.assertTrue(made.exists(), "where pickle is believed it is an attack")
+            made.unlink()
+            with self.assertRaisesRegex(dynamix.DynamixError, "add_safe_globals"):
+                _load(packed)
+            self.assertFalse(made.exists())
+
+    def test_of_schedulers_and_optimisers_are_taken(self):
+        parameter = nn.Parameter(torch.ones(3))
+        rates = torch.optim.lr_scheduler
+        for make_scheduler in (lambda of: rates.OneCycleLR(of, 0.1, total_steps=9), lambda of: rates.LambdaLR(of, lambda epoch: 0.9),
+                               lambda of: rates.CyclicLR(of, 0.01, 0.1), rates.ReduceLROnPlateau,
+                               lambda of: rates.SequentialLR(of, [rates.ConstantLR(of), rates.ExponentialLR(of, 0.9)], [2])):
+            optimizer = torch.optim.SGD([parameter], lr=0.1, momentum=0.9)
+            (parameter ** 2).sum().backward()
+            optimizer.step()
+            state = [optimizer.state_dict(), make_scheduler(optimizer).state_dict()]
+            self.assertEqual(str(_load(self.packed(state))), str(state))
 
 
 class Refusals(unittest.TestCase):
