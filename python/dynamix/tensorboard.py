@@ -34,7 +34,9 @@ _LARGEST = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]  # finite float32
 def _number(values: Any, path: Tuple[str, ...]) -> Optional[float]:
     for name in path:
         values = values.get(name) if isinstance(values, dict) else None
-    return float(values) if isinstance(values, (int, float)) else None
+    with contextlib.suppress(OverflowError):
+        return float(values) if isinstance(values, (int, float)) else None
+    return None
 
 
 def _of_window(row: Dict[str, Any]) -> Iterator[Scalar]:
@@ -88,7 +90,7 @@ def _rows_of(part: IO[str]) -> Iterator[Dict[str, Any]]:
     with part:
         try:
             for line in part:
-                with contextlib.suppress(ValueError):
+                with contextlib.suppress(ValueError, RecursionError):
                     row = json.loads(line)
                     if isinstance(row, dict):
                         yield row
@@ -146,8 +148,13 @@ def scalars(ledger: str) -> Iterator[TimedScalar]:
         found = {"window": _of_window, "evaluation": _of_evaluation}.get(str(row.get("kind")))
         at = _number(row, ("at_seconds",))
         when = origin + at if origin is not None and at is not None else None
-        for tag, value, step in found(row) if found is not None else ():
-            yield tag, value, step, when
+        try:
+            of_row = list(found(row)) if found is not None else []
+        except (AttributeError, OverflowError, TypeError, ValueError):  # no window or evaluation, whatever it says that it is
+            continue
+        for tag, value, step in of_row:
+            if abs(step) < 2**63:
+                yield tag.encode(errors="replace").decode(), value, step, when
 
 
 def _crc_table() -> List[int]:

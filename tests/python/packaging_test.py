@@ -136,6 +136,19 @@ class Command(unittest.TestCase):
             self.assertEqual(written[1:3], times[1:3])
             self.assertTrue(all(abs(when - time.time()) < 3600 for when in (written[0], written[3])))
 
+    def test_passes_over_rows_that_nobody_has_written_so(self):
+        rows = [ROW % (1, 7), '{"kind":"window","workers":["ada"]}\n', '{"kind":"window","workers":7}\n', "[" * 100_000 + "\n",
+                '{"kind":"evaluation","report":[]}\n', '{"kind":"evaluation","report":{"step":1e400,"test_loss":1}}\n',
+                '{"kind":"evaluation","report":{"step":1e30,"test_loss":1}}\n', '{"kind":"start","at_seconds":1%s}\n' % ("0" * 400),
+                '{"kind":"window","workers":[{"report":{"host":"\\ud800","batch":9}}]}\n']
+        with tempfile.TemporaryDirectory() as folder:
+            ledger = pathlib.Path(folder, "windows.jsonl")
+            ledger.write_text("".join(rows))
+            found = [(tag, value) for tag, value, _, _ in tensorboard.scalars(str(ledger))]
+            self.assertEqual(found, [("batch/ada", 7), ("batch/?", 9)])
+            with NO_WRITER:
+                self.run_command("tensorboard", folder)
+
     def test_reads_the_older_parts_of_a_ledger(self):
         with tempfile.TemporaryDirectory() as folder:
             run = pathlib.Path(folder)
