@@ -194,7 +194,8 @@ message_guard::verdict message_guard::judge_message(const peer& from, const basp
   reason = found->read(source, from.node, said);
   if (reason.empty() && routed && said.kind != statement_kind::operation && said.kind != statement_kind::answer)
     reason = "only what a store hears and answers goes through others";
-  if (reason.empty() && !for_others)
+  // Who has heard a worker itself knows who it is: a store behind others hears what they have let through.
+  if (reason.empty() && (!for_others || said.kind == statement_kind::operation))
     reason = rules_->refuse(from.host, said);
   if (reason.empty())
     return verdict::pass;
