@@ -4,6 +4,7 @@
 #include <spdlog/fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <sstream>
 #include <utility>
 
@@ -179,6 +180,7 @@ bool is_layout_of(const shard_layout& layout, const cluster::tree_plan& plan, st
   const auto is_shard = [&](std::uint32_t node) { return node < plan.nodes.size() && plan.nodes[node].is_shard(); };
   return layout.cluster_digest == cluster_digest && layout.homes.size() == workers &&
          std::ranges::all_of(layout.serving, is_shard) &&
+         std::ranges::adjacent_find(layout.serving, std::greater_equal()) == layout.serving.end() && // as it is looked up
          std::ranges::all_of(layout.homes, [&](auto node) { return node == 0 || is_shard(node); });
 }
 

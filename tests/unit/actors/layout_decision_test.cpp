@@ -66,6 +66,12 @@ TEST_F(LayoutDecision, BeginsAsPlanned) {
   EXPECT_TRUE(is_layout_of(layout, plan, 8, file.digest()));
   EXPECT_FALSE(is_layout_of(layout, plan, 8, file.digest() + 1)) << "of another cluster file";
   EXPECT_FALSE(is_layout_of(layout, plan, 9, file.digest()));
+  auto planted = layout;
+  ASSERT_EQ(planted.serving.size(), 2U);
+  std::swap(planted.serving.front(), planted.serving.back());
+  EXPECT_FALSE(is_layout_of(planted, plan, 8, file.digest())) << "a shard in it would not be found";
+  planted.serving.front() = planted.serving.back();
+  EXPECT_FALSE(is_layout_of(planted, plan, 8, file.digest()));
 }
 
 TEST_F(LayoutDecision, ReadsCommands) {
