@@ -19,7 +19,7 @@ constexpr std::size_t answers_kept = 8;
 
 feed::feed(const cluster::cluster_file& file, std::string ledger, feed_limits limits, find_notices notices)
     : file_(file), limits_(limits), run_(std::make_unique<ledger::run>(file_)), find_notices_(std::move(notices)),
-      ledger_(std::move(ledger)), lines_(ledger_, limits.line_bytes) {
+      ledger_(std::move(ledger)), lines_(ledger_, limits.line_bytes, limits.through_links) {
   thread_ = std::thread([this] { follow(); });
 }
 
@@ -72,7 +72,8 @@ void feed::answer_question() {
   }
   if (!asked)
     return;
-  auto answer = explain_at(file_, ledger_, *asked, [this] { return stopped(); });
+  ledger::line_reader lines(ledger_, limits_.line_bytes, limits_.through_links);
+  auto answer = explain_at(file_, lines, *asked, [this] { return stopped(); });
   answered_ = std::chrono::steady_clock::now();
   const std::scoped_lock lock(mutex_);
   answers_.emplace_back(*asked, std::move(answer));

@@ -27,6 +27,7 @@ namespace dynamix::dashboard {
 struct feed_limits {
   std::uint64_t past_bytes = 2ULL << 30; ///< of a ledger that is there already; what lies before is passed over
   std::size_t line_bytes = 64U << 20;    ///< a longer line is passed over
+  bool through_links = true;             ///< to the ledger; otherwise none is followed
   std::size_t events = 256;              ///< kept for clients that come back
   std::size_t event_bytes = 8U << 20;
   std::chrono::milliseconds look_interval{100};

@@ -3,15 +3,20 @@
 #include "dashboard/politeness.hpp"
 #include "ledger/codec.hpp"
 #include "ledger/line_reader.hpp"
+#include "storage/atomic_file.hpp"
+#include "storage/beneath.hpp"
 #include "storage/json_text.hpp"
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <fmt/core.h>
 #include <limits>
 #include <string_view>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <utility>
 
 namespace dynamix::dashboard {
@@ -31,6 +36,7 @@ constexpr double silence_seconds = 60;
 constexpr double silence_windows = 10;
 constexpr double silence_before_training_seconds = 660;
 constexpr std::chrono::minutes reread_interval{1};
+constexpr std::size_t cluster_file_bytes = 8U << 20;
 
 /// Of a path itself, not of what a link there leads to. False where there is nothing.
 bool look_at(const std::filesystem::path& path, struct stat& file) {
@@ -174,6 +180,22 @@ void run_library::follow() {
   }
 }
 
+/// Of a run's cluster file: others may have put anything in its place since it was looked at.
+cluster::parse_result run_library::read_cluster(const std::string& name) const {
+  const auto path = (real_ / name / "cluster.toml").string();
+  const int file = storage::open_to_read(path, false);
+  std::string text;
+  auto problem = file < 0 ? std::string(std::strerror(errno))
+                          : storage::read_file(fmt::format("/proc/self/fd/{}", file), cluster_file_bytes, text);
+  if (file >= 0)
+    ::close(file);
+  if (problem.empty())
+    return cluster::parse_cluster_text(text, path);
+  cluster::parse_result failed;
+  failed.errors.push_back({.file = path, .message = "cannot be read: " + problem});
+  return failed;
+}
+
 /// The runs to list, those first that were written last; whatever else is there is told. What is gone is forgotten.
 std::vector<run_library::found_run> run_library::look() {
   std::vector<found_run> runs;
@@ -205,7 +227,10 @@ std::vector<run_library::found_run> run_library::look() {
   }
   std::ranges::sort(runs, std::greater(), &found_run::written);
   std::ranges::sort(others, {}, &left_out::name);
+  std::error_code none;
+  auto real = std::filesystem::canonical(directory_, none);
   const std::scoped_lock lock(mutex_);
+  real_ = std::move(real);
   problem_ = problem ? problem.message() : "";
   runs_more_ = runs.size() - std::min(runs.size(), limits_.runs) + entries - std::min(entries, limits_.entries);
   left_out_more_ = others.size() - std::min(others.size(), limits_.left_out);
@@ -239,8 +264,8 @@ void run_library::read(const found_run& found) {
     return;
   kept.seen = found;
   if (kept.run == nullptr) {
-    const auto path = directory_ / found.name;
-    auto parsed = cluster::read_cluster_file(path / "cluster.toml");
+    const auto path = real_ / found.name;
+    auto parsed = read_cluster(found.name);
     if (!parsed.errors.empty()) {
       const std::scoped_lock lock(mutex_);
       told_[found.name].row = {.name = found.name,
@@ -250,7 +275,7 @@ void run_library::read(const found_run& found) {
       return;
     }
     kept.run = std::make_unique<ledger::run>(parsed.file);
-    kept.lines = std::make_unique<ledger::line_reader>(path / "windows.jsonl", limits_.line_bytes);
+    kept.lines = std::make_unique<ledger::line_reader>(path / "windows.jsonl", limits_.line_bytes, false);
     kept.first_line = true;
     kept.any_row = false;
     kept.damage.clear();
@@ -329,15 +354,15 @@ std::shared_ptr<feed> run_library::open(const std::string& name) {
     std::rotate(found, found + 1, open_.end());
     return open_.back().from;
   }
-  auto parsed = cluster::read_cluster_file(directory_ / name / "cluster.toml");
+  auto parsed = read_cluster(name);
   if (!parsed.errors.empty())
     return nullptr;
   if (open_.size() >= limits_.open) {
     closed = std::move(open_.front().from);
     open_.erase(open_.begin());
   }
-  const feed_limits limits{.past_bytes = limits_.past_bytes, .line_bytes = limits_.line_bytes};
-  open_.push_back({name, std::make_shared<feed>(parsed.file, (directory_ / name / "windows.jsonl").string(), limits)});
+  const feed_limits limits{.past_bytes = limits_.past_bytes, .line_bytes = limits_.line_bytes, .through_links = false};
+  open_.push_back({name, std::make_shared<feed>(parsed.file, (real_ / name / "windows.jsonl").string(), limits)});
   return open_.back().from;
 }
 

@@ -82,12 +82,14 @@ private:
 
   void follow();
   bool stopped() const;
+  cluster::parse_result read_cluster(const std::string& name) const;
   std::vector<found_run> look();
   void read(const found_run& found);
   void publish(const std::string& name, shelf& kept, const found_run& found);
   std::size_t followed() const;
 
   const std::filesystem::path directory_;
+  std::filesystem::path real_; ///< of the directory, without links; written by the thread under the lock
   const library_limits limits_;
 
   mutable std::mutex mutex_;

@@ -22,10 +22,9 @@ std::string problem_json(const std::string& problem) {
 
 } // namespace
 
-std::string explain_at(const cluster::cluster_file& file, const std::string& ledger, const explanation_question& asked,
+std::string explain_at(const cluster::cluster_file& file, ledger::line_reader& lines, const explanation_question& asked,
                        const std::function<bool()>& stopped) {
   ledger::run run(file); // for the time of training, which goes on in a run that was resumed
-  ledger::line_reader lines(ledger);
   std::vector<ledger::row> rows;
   std::uint64_t found = 0;
   std::size_t behind = 0;

@@ -1,6 +1,7 @@
 #include "ledger/line_reader.hpp"
 
 #include "ledger/segments.hpp"
+#include "storage/beneath.hpp"
 
 #include <spdlog/fmt/fmt.h>
 #include <zlib.h>
@@ -8,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -95,8 +95,8 @@ private:
   file_state state_;
 };
 
-line_reader::line_reader(std::string path, std::size_t line_bytes_most)
-    : path_(std::move(path)), line_bytes_most_(line_bytes_most) {}
+line_reader::line_reader(std::string path, std::size_t line_bytes_most, bool through_links)
+    : path_(std::move(path)), line_bytes_most_(line_bytes_most), through_links_(through_links) {}
 
 line_reader::~line_reader() = default;
 
@@ -201,7 +201,7 @@ bool line_reader::look_whether_it_ended() {
 /// Opens the part that holds `place` or, where that is gone, the next. False where there is none yet.
 bool line_reader::open_at(std::uint64_t place) {
   for (int attempt = 0; attempt < 8; ++attempt) { // parts may be rotated, compressed and dropped meanwhile
-    const int newest = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    const int newest = storage::open_to_read(path_, through_links_);
     if (newest < 0)
       return false;
     const auto segments = segments_of(path_);
@@ -213,7 +213,7 @@ bool line_reader::open_at(std::uint64_t place) {
       continue;
     size_ = begin + opened->state().bytes;
     if (found != segments.end()) {
-      const int older = ::open(found->path.c_str(), O_RDONLY | O_CLOEXEC);
+      const int older = storage::open_to_read(found->path, through_links_);
       if (older < 0)
         continue;
       opened = std::make_unique<part>(older, found->path, found->begin, found->packed, false);

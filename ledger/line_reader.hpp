@@ -11,7 +11,8 @@ namespace dynamix::ledger {
 class line_reader {
 public:
   /// `path`: the ledger, or one segment alone. It need not exist yet. A line of more bytes is passed over.
-  explicit line_reader(std::string path, std::size_t line_bytes_most = 64U << 20);
+  /// `through_links`: as in storage::open_to_read.
+  explicit line_reader(std::string path, std::size_t line_bytes_most = 64U << 20, bool through_links = true);
   line_reader(const line_reader&) = delete;
   line_reader& operator=(const line_reader&) = delete;
   ~line_reader();
@@ -42,6 +43,7 @@ private:
 
   std::string path_;
   std::size_t line_bytes_most_;
+  bool through_links_;
   std::unique_ptr<part> part_;
   std::string buffer_;        ///< read, and not handed out
   std::size_t taken_ = 0;     ///< of `buffer_`

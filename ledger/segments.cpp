@@ -2,6 +2,7 @@
 
 #include "ledger/line_reader.hpp"
 #include "storage/atomic_file.hpp"
+#include "storage/beneath.hpp"
 
 #include <spdlog/fmt/fmt.h>
 #include <zlib.h>
@@ -35,14 +36,17 @@ std::string stem_of(const std::string& ledger) {
   return fs::path(ledger).stem().string() + "-";
 }
 
-/// What a compressed file says of its text, which has `segment_bytes_max` at most.
-std::uint64_t text_bytes_of(const std::string& packed) {
-  std::ifstream file(packed, std::ios::binary);
+/// What a compressed file of so many bytes says of its text, which has `segment_bytes_max` at most.
+std::uint64_t text_bytes_of(const std::string& packed, std::uint64_t file_bytes) {
+  const int file = storage::open_to_read(packed, true);
   std::array<unsigned char, trailer_bytes> trailer{};
-  file.seekg(-static_cast<std::streamoff>(trailer_bytes), std::ios::end);
-  file.read(reinterpret_cast<char*>(trailer.data()), trailer_bytes);
+  const bool whole = file >= 0 && file_bytes >= trailer_bytes &&
+                     ::pread(file, trailer.data(), trailer_bytes, static_cast<off_t>(file_bytes - trailer_bytes)) ==
+                         static_cast<ssize_t>(trailer_bytes);
+  if (file >= 0)
+    ::close(file);
   std::uint64_t size = 0;
-  for (std::size_t i = 0; file && i < trailer_bytes; ++i)
+  for (std::size_t i = 0; whole && i < trailer_bytes; ++i)
     size |= std::uint64_t{trailer[i]} << (8 * i);
   return size;
 }
@@ -86,7 +90,7 @@ std::string remove_file(const std::string& path) {
              : fmt::format("cannot remove {}: {}", path, std::strerror(errno));
 }
 
-/// All files that are segments by their names, by place, the compressed form of one first.
+/// All files that are segments by their names, by place, the compressed form of one first. Links and pipes are none.
 std::vector<segment> files_of(const std::string& ledger) {
   std::vector<segment> found;
   struct stat own {};
@@ -98,11 +102,12 @@ std::vector<segment> files_of(const std::string& ledger) {
        entry.increment(error)) {
     segment one{.path = entry->path().string()};
     struct stat file {};
-    if (!parse_name(entry->path().filename().string(), stem, one) || ::stat(one.path.c_str(), &file) != 0 ||
+    if (!parse_name(entry->path().filename().string(), stem, one) || ::lstat(one.path.c_str(), &file) != 0 ||
+        !(S_ISREG(file.st_mode) || S_ISDIR(file.st_mode)) ||
         (exists && file.st_ino == own.st_ino && file.st_dev == own.st_dev))
       continue;
     one.file_bytes = static_cast<std::uint64_t>(file.st_size);
-    one.text_bytes = one.packed ? text_bytes_of(one.path) : one.file_bytes;
+    one.text_bytes = one.packed ? text_bytes_of(one.path, one.file_bytes) : one.file_bytes;
     found.push_back(std::move(one));
   }
   std::ranges::sort(found, [](const segment& left, const segment& right) {

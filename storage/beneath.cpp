@@ -4,6 +4,8 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <sys/stat.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace dynamix::storage {
@@ -48,6 +50,26 @@ int open_to_append_beneath(const std::string& path) {
   ::close(directory);
   errno = problem;
   return file;
+}
+
+int open_to_read(const std::string& path, bool through_links) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0)
+    return -1;
+  struct ::stat status {};
+  std::error_code failed;
+  errno = EINVAL;
+  bool right = ::fstat(file, &status) == 0 && (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)); // reading says so
+  if (right && !through_links) { // as the kernel has found it: what lies there may change at any time
+    right = fs::read_symlink("/proc/self/fd/" + std::to_string(file), failed) == fs::path(path);
+    errno = ELOOP;
+  }
+  if (right)
+    return file;
+  const int problem = errno;
+  ::close(file);
+  errno = problem;
+  return -1;
 }
 
 } // namespace dynamix::storage

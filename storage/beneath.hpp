@@ -17,4 +17,8 @@ std::string remove_beneath(const std::string& root, const std::string& relative)
 /// directory of a run. What is not a file does not hold it up.
 int open_to_append_beneath(const std::string& path);
 
+/// Opens a file to read; -1 with errno. A pipe or device does not hold it up, and is none. `through_links`: otherwise
+/// `path` is absolute and leads through no symbolic link, and what is reached through one is not opened.
+int open_to_read(const std::string& path, bool through_links);
+
 } // namespace dynamix::storage

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <httplib.h>
+#include <sys/stat.h>
 
 namespace dynamix::dashboard {
 namespace {
@@ -136,6 +137,34 @@ TEST_F(RunLibrary, LeavesOutWhatIsNoRunAndNamesIt) {
   EXPECT_EQ(told["left_out"][0]["reason"], "is a symbolic link, and none is followed");
   EXPECT_EQ(told["left_out"][1]["name"], "notes");
   EXPECT_EQ(told["left_out"][1]["reason"], "has no cluster.toml");
+}
+
+TEST_F(RunLibrary, WaitsForNoPipeThatLiesInARun) {
+  make("trap", {start_row(), window_row(1)});
+  make("trap2", {start_row()});
+  ASSERT_EQ(::mkfifo(path("trap/windows-7.jsonl.gz").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo(path("trap2/windows-0.jsonl").c_str(), 0600), 0);
+  const run_library library(directory_.path(), quick_);
+  settled(library);
+  EXPECT_EQ(find(library, "trap")["windows"], 1);
+  EXPECT_EQ(find(library, "trap2")["state"], "waiting");
+}
+
+TEST_F(RunLibrary, FollowsNoLinkThatHasTakenARunsPlaceSinceItWasListed) {
+  make("one", {start_row(), window_row(1)});
+  make("two", {start_row(), window_row(1)});
+  make("secret", {start_row(), window_row(1)});
+  auto limits = quick_;
+  limits.look_interval = std::chrono::hours(1);
+  run_library library(directory_.path(), limits);
+  settled(library);
+  std::filesystem::remove_all(path("one"));
+  std::filesystem::create_directory_symlink(path("secret"), path("one"));
+  EXPECT_EQ(library.open("one"), nullptr);
+  std::filesystem::remove(path("two/cluster.toml"));
+  std::filesystem::create_symlink(path("secret/cluster.toml"), path("two/cluster.toml"));
+  EXPECT_EQ(library.open("two"), nullptr);
+  EXPECT_NE(library.open("secret"), nullptr);
 }
 
 TEST_F(RunLibrary, ListsABrokenRunWithTheReason) {

@@ -1,5 +1,6 @@
 #include "ledger/codec.hpp"
 #include "ledger/file.hpp"
+#include "ledger/line_reader.hpp"
 #include "ledger/segments.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/unit/node/sample_run.hpp"
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -86,6 +88,33 @@ protected:
 
   const node::testing::temporary_directory directory_;
 };
+
+TEST_F(Segments, AreFilesAndNeitherPipesNorLinks) {
+  append(0, 3);
+  ASSERT_EQ(::mkfifo((directory_.path() + "/windows-5.jsonl").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo((directory_.path() + "/windows-6.jsonl.gz").c_str(), 0600), 0);
+  fs::create_symlink(path(), directory_.path() + "/windows-7.jsonl");
+  EXPECT_THAT(segments_of(path()), IsEmpty());
+  EXPECT_EQ(read(), counted(0, 3));
+}
+
+TEST_F(Segments, AreReadThroughLinksUnlessThatIsForbidden) {
+  append(0, 3);
+  const auto real = fs::canonical(directory_.path()).string();
+  const auto reads = [](const std::string& ledger, bool through_links) {
+    std::string line;
+    return line_reader(ledger, 64U << 20, through_links).next(line);
+  };
+  EXPECT_TRUE(reads(real + "/windows.jsonl", false));
+  fs::create_symlink(real + "/windows.jsonl", real + "/linked.jsonl");
+  EXPECT_TRUE(reads(real + "/linked.jsonl", true));
+  EXPECT_FALSE(reads(real + "/linked.jsonl", false));
+  fs::create_directory_symlink(real, real + "/again");
+  EXPECT_TRUE(reads(real + "/again/windows.jsonl", true));
+  EXPECT_FALSE(reads(real + "/again/windows.jsonl", false));
+  ASSERT_EQ(::mkfifo((real + "/pipe.jsonl").c_str(), 0600), 0);
+  EXPECT_FALSE(reads(real + "/pipe.jsonl", true));
+}
 
 TEST_F(Segments, AreReadAsOneLedger) {
   append(0, 20);
