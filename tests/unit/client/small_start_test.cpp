@@ -120,5 +120,21 @@ TEST_F(SmallStart, WaitsAnewForDecisionsInEachGroup) {
   EXPECT_THAT(steps.newest_batches().batches, ElementsAre(96, 96, 0));
 }
 
+/// Whoever resumes begins neither with the first steps' quarter nor at the initial batch, but with what ran, which is
+/// what a fresh arbitrator sees run first and bounds growth by.
+TEST_F(SmallStart, IsOverInARunThatResumesAndRunsOnAtItsBatchSizes) {
+  const std::vector<member_batch> members(2, {.initial = 64, .first = 16});
+  for (const std::uint32_t ran : {8U, 24U, 160U}) {
+    auto before = begin(members);
+    windows(before, 3, ran);
+    auto resumed = begin(members);
+    ASSERT_EQ(resumed.restore(before.save()), "");
+    resumed.start_epoch();
+    EXPECT_EQ(resumed.base_batch(), 128U);
+    EXPECT_EQ(step(resumed), 2 * ran);
+    EXPECT_THAT(resumed.newest_batches().batches, ElementsAre(ran, ran));
+  }
+}
+
 } // namespace
 } // namespace dynamix::client

@@ -165,6 +165,21 @@ TEST(MeasuredCluster, PlansAtMostTwiceWhatHasRunWhereTrainingBeginsBelowTheIniti
   }
 }
 
+TEST(MeasuredCluster, PlansAtMostTwiceWhatARunResumesWith) {
+  for (const std::uint32_t batch : {16U, 64U, 256U}) {
+    measured_cluster fresh(limits);                   // knows nothing of the run before
+    auto shard = shard_of(7, {0.005, 0.005}, 1, 1e9); // so that the largest batch allowed is the best
+    for (auto& report : shard.reports) {
+      report.batch = batch;
+      report.global_batch = 2 * batch;
+    }
+    fresh.measure(shard);
+    EXPECT_EQ(fresh.largest_planned(), 4 * batch);
+    EXPECT_LE(fresh.best().total, 4 * batch);
+    EXPECT_GT(fresh.best().total, 3 * batch);
+  }
+}
+
 TEST(MeasuredCluster, GoesBackToTheInitialGlobalBatchInBoundedTimeWhenNothingSpeaksForLess) {
   measured_cluster measured(limits);
   std::vector<std::uint32_t> assigned{16, 16};

@@ -227,6 +227,23 @@ TEST(Generations, ReportWholeWindowsOnlyAndBeginTheNextOneAfresh) {
   EXPECT_EQ(windows[1].statistics.steps, 5U);
 }
 
+TEST(Generations, ResumeAtTheBatchSizesOfTheCheckpointWhereTrainingBeginsSmall) {
+  auto options = three_epochs();
+  options.first_batch = options.batch.initial / 4;
+  generations run(options, 2, 600);
+  generations::observers first;
+  first[0].interrupted_after_step = 13;
+  run.run({0, 1}, first);
+  EXPECT_THAT(run.worker(0).state.reached.batches, ElementsAre(options.first_batch, options.first_batch));
+  for (const std::uint32_t rank : {0, 1}) {
+    auto saved = run.worker(rank).state.capture();
+    saved.batches = {5, 17};
+    ASSERT_EQ(run.worker(rank).state.restore(saved), "");
+  }
+  run.run({0, 1});
+  EXPECT_THAT(run.worker(0).state.reached.batches, ElementsAre(5, 17));
+}
+
 TEST(Generations, MakeUpForAnEvaluationThatWasCutOff) {
   auto options = three_epochs();
   options.training.evaluate_every_epochs = 0.5; // every 10 steps of 16 samples
