@@ -14,6 +14,13 @@ bool is_ipv4(const std::string& text) {
   return inet_pton(AF_INET, text.c_str(), &v4) == 1;
 }
 
+/// In IPv6, without the interface behind "%". Nothing for a name.
+std::optional<in6_addr> numeric(const std::string& text) {
+  in6_addr v6{};
+  const auto address = is_ipv4(text) ? "::ffff:" + text : text.substr(0, text.find('%'));
+  return inet_pton(AF_INET6, address.c_str(), &v6) == 1 ? std::optional(v6) : std::nullopt;
+}
+
 } // namespace
 
 bool is_address(const std::string& text) {
@@ -38,6 +45,12 @@ bool is_address(const std::string& text) {
     begin = end + 1;
   }
   return !std::all_of(label.begin(), label.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+bool is_same_address(const std::string& one, const std::string& other) {
+  const auto first = numeric(one);
+  const auto second = numeric(other);
+  return first && second ? IN6_ARE_ADDR_EQUAL(&*first, &*second) : one == other;
 }
 
 bool is_loopback(const std::string& address) {

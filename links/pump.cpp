@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fmt/core.h>
 #include <map>
+#include <string_view>
 #include <sys/socket.h>
 #include <unordered_map>
 #include <unordered_set>
@@ -27,8 +28,8 @@ constexpr milliseconds carriage_wait{20'000}; ///< of either end, for the other
 constexpr milliseconds departure_time{2000};  ///< for what local users have written, at the pump's end
 constexpr const char* nobody_takes = "nobody takes links here yet, or any more";
 
-/// One message of a queue: the peer's name, and a copy of the descriptor, which the kernel closes where nobody reads
-/// it. The header points to the other members.
+/// One message of a queue: the peer's address and name in two lines, and a copy of the descriptor, which the kernel
+/// closes where nobody reads it. The header points to the other members.
 struct queued_link {
   queued_link() {
     header.msg_iov = &part;
@@ -38,16 +39,17 @@ struct queued_link {
   }
   queued_link(const queued_link&) = delete;
 
-  std::array<char, 512> name; // NOLINT: filled by whoever uses it
-  iovec part{.iov_base = name.data(), .iov_len = name.size()};
+  std::array<char, 512> text; // NOLINT: filled by whoever uses it
+  iovec part{.iov_base = text.data(), .iov_len = text.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   msghdr header{};
 };
 
 /// As `take_link` reads it. Returns why it cannot be.
-std::string send_link(int queue, int plain, const std::string& host) {
+std::string send_link(int queue, int plain, const connection& from) {
   queued_link link;
-  link.part.iov_len = host.copy(link.name.data(), link.name.size());
+  const auto text = peer_address(from.peer_socket()) + '\n' + from.peer_name();
+  link.part.iov_len = text.copy(link.text.data(), link.text.size());
   auto* attached = CMSG_FIRSTHDR(&link.header);
   attached->cmsg_level = SOL_SOCKET;
   attached->cmsg_type = SCM_RIGHTS;
@@ -322,7 +324,7 @@ private:
     auto [ours, theirs] = make_plain_pair();
     if (!ours)
       return "there is no descriptor left";
-    auto problem = queue_ ? send_link(queue_.get(), theirs.get(), link.peer_name()) : nobody_takes;
+    auto problem = queue_ ? send_link(queue_.get(), theirs.get(), link) : nobody_takes;
     if (problem.empty())
       link.open(std::move(ours), "");
     return problem;
@@ -423,7 +425,10 @@ taken_link take_link(int queue) {
   if (attached == nullptr) // none, or no descriptor was left for it: then it has ended
     return taken;
   std::memcpy(&taken.plain, CMSG_DATA(attached), sizeof taken.plain);
-  taken.host.assign(link.name.data(), static_cast<std::size_t>(count));
+  const std::string_view text(link.text.data(), static_cast<std::size_t>(count));
+  const auto line = text.find('\n');
+  taken.address = text.substr(0, line);
+  taken.host = text.substr(line + 1);
   return taken;
 }
 

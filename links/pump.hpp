@@ -53,8 +53,9 @@ struct pump_counts {
 
 /// An accepted link.
 struct taken_link {
-  int plain = -1;   ///< which the caller closes; -1: none waits
-  std::string host; ///< its peer's proven name
+  int plain = -1;      ///< which the caller closes; -1: none waits
+  std::string host;    ///< its peer's proven name
+  std::string address; ///< from which it has come, in numbers; empty where that cannot be told
 };
 taken_link take_link(int queue);
 

@@ -111,6 +111,17 @@ std::map<route, std::vector<std::uint32_t>> aggregator_role::split(const std::ve
   return parts;
 }
 
+std::optional<messages::welcome> aggregator_role::refuse_address(const messages::hello& hello, const route& way,
+                                                                 const worker_names* names) {
+  if (!way.empty() || hello.address.empty() || hello.training || names == nullptr)
+    return std::nullopt;
+  auto why = names->why_elsewhere(cluster::host_of(hello.host), hello.address);
+  if (why.empty())
+    return std::nullopt;
+  return messages::welcome{
+      .verdict = messages::welcome_verdict::cluster_mismatch, .detail = std::move(why), .leader = {}};
+}
+
 messages::welcome aggregator_role::judge_child(const messages::shard_hello& hello) const {
   messages::welcome answer;
   answer.protocol = messages::common_protocol(messages::protocols_of(hello));

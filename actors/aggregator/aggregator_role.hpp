@@ -9,6 +9,7 @@
 #include "actors/aggregator/aggregator_links.hpp"
 #include "actors/aggregator/evaluation_gate.hpp"
 #include "actors/aggregator/gather.hpp"
+#include "actors/network/worker_names.hpp"
 #include "cluster/cluster_file.hpp"
 #include "cluster/timeouts.hpp"
 
@@ -91,6 +92,10 @@ protected:
     bool late = false;       ///< it has been silent for too long
   };
 
+  /// Of a worker that says hello here itself: refused where the others are to call it at an address that is not its
+  /// own. Nothing: it is its own, or cannot be told.
+  static std::optional<messages::welcome> refuse_address(const messages::hello& hello, const route& way,
+                                                         const worker_names* names);
   /// Closed windows go to the arbitrator or up.
   virtual void pass_on(const std::vector<closed_window>& closed) = 0;
   void adopt_child(const std::string& host);

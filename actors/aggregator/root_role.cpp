@@ -79,8 +79,9 @@ void root_role::adopt_windows() {
       windows_->joined(rank);
 }
 
-messages::welcome root_role::take_in(const messages::hello& hello) {
-  const auto welcome = members_.admit(hello, links_.now_seconds());
+messages::welcome root_role::take_in(const messages::hello& hello, const route& way) {
+  const auto elsewhere = refuse_address(hello, way, options_.names.get());
+  const auto welcome = elsewhere ? *elsewhere : members_.admit(hello, links_.now_seconds());
   if (welcome.verdict != messages::welcome_verdict::accepted) {
     // Who waits asks again every two seconds, and says itself why.
     const bool told = waits_for_place(welcome) || !write_refusal(hello, welcome);
@@ -133,7 +134,7 @@ void root_role::take_hello(const messages::hello& hello, const route& way, hello
     elsewhere.leader = home;
     return reply.answer(elsewhere);
   }
-  const auto welcome = take_in(hello);
+  const auto welcome = take_in(hello, way);
   if (waits_for_place(welcome))
     reply.keep_waiting();
   if (welcome.verdict != messages::welcome_verdict::accepted)

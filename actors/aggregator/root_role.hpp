@@ -76,7 +76,7 @@ private:
   void write_shard(const std::string& host, ledger::shard_state state);
   const std::string& host_of(std::uint32_t rank) const { return members_.state().members[rank].host; }
 
-  messages::welcome take_in(const messages::hello& hello);
+  messages::welcome take_in(const messages::hello& hello, const route& way);
   void send_kept_decision(const messages::hello& hello, std::uint32_t rank);
   void adopt_windows();
   void lose(std::uint32_t rank, const std::string& detail);

@@ -44,6 +44,8 @@ void shard_role::send_on(const hello_reply& reply) const {
 void shard_role::take_hello(const messages::hello& hello, const route& way, hello_reply reply) {
   if (!links_.has_parent())
     return way.empty() ? send_on(reply) : reply.fail();
+  if (const auto elsewhere = refuse_address(hello, way, options_.names.get()))
+    return reply.answer(*elsewhere);
   links_.relay(hello, [this, hello, way, reply, asked = attachments_](const std::optional<messages::welcome>& welcome) {
     // The answer of a root before the one that it is attached to by now, which knows nothing of this worker.
     if (!welcome || asked != attachments_)

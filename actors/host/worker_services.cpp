@@ -79,6 +79,8 @@ std::string worker_services::start_worker(served_worker& worker, std::size_t slo
     training.process = worker.process = std::make_shared<std::atomic<int>>(0);
     protocol.external_trainer = true;
   }
+  if (options_.guest && links_)
+    protocol.identity.address = options_.own()->address.substr(0, messages::max_name_length);
   trainer::checkpoint newest;
   if (!options_.resume_from.empty() && trainer::read_checkpoint(options_.resume_from, newest).empty())
     protocol.identity.checkpoint_steps = newest.step;

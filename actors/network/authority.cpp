@@ -14,11 +14,10 @@ std::string unless(bool allowed, const char* who) {
 
 } // namespace
 
-authority::authority(const cluster::cluster_file& file, const std::string& host,
-                     std::shared_ptr<const worker_names> names, stand_ins standing_in)
+authority::authority(const cluster::cluster_file& file, const std::string& host, std::shared_ptr<worker_names> names,
+                     stand_ins standing_in)
     : own_(host), is_open_(file.membership == cluster::membership_kind::open), plan_(cluster::plan_tree(file)),
-      workers_(names ? std::move(names) : std::make_shared<const worker_names>(file)),
-      standing_in_(std::move(standing_in)) {
+      workers_(names ? std::move(names) : std::make_shared<worker_names>(file)), standing_in_(std::move(standing_in)) {
   for (const auto& machine : file.hosts)
     named_.insert(machine.name);
   const auto* self = file.find(host);
@@ -127,6 +126,22 @@ std::string authority::refuse_child(const std::string& speaker, const statement&
   return "";
 }
 
+/// On the store of a generation. The others call a host that no file names where it says, so it says its own name, and
+/// an address of its own.
+std::string authority::refuse_operation(const std::string& speaker, const statement& said) const {
+  auto reason = refuse_worker(speaker, said);
+  if (!reason.empty() || said.found_at.empty() || named_.contains(speaker))
+    return reason;
+  if (!said.found_at.starts_with(speaker + ' '))
+    return "it says that it is found as another host";
+  return workers_->why_elsewhere(speaker, said.found_at.substr(speaker.size() + 1));
+}
+
+void authority::linked(const std::string& host, std::vector<std::string> addresses) const {
+  if (is_open_ && !named_.contains(host)) // the others know where those of the file are
+    workers_->linked(host, std::move(addresses));
+}
+
 std::string authority::refuse(const std::string& speaker, const statement& said) const {
   switch (said.kind) {
   case statement_kind::hello: // whether it is a worker at all is told to it
@@ -158,7 +173,7 @@ std::string authority::refuse(const std::string& speaker, const statement& said)
   case statement_kind::decision:
     return unless(deciding_.contains(speaker) || above_.contains(speaker), "an arbitrator of this host");
   case statement_kind::operation:
-    return relays(speaker) ? "" : refuse_worker(speaker, said);
+    return relays(speaker) ? "" : refuse_operation(speaker, said);
   case statement_kind::answer:
     return unless(deciding_.contains(speaker) || above_.contains(speaker) || replicas_.contains(speaker),
                   "who is asked by this host");

@@ -48,6 +48,7 @@ struct statement {
   statement_kind kind = statement_kind::answer;
   std::string host = {};                 ///< that it says it is of; empty: it does not say
   std::vector<std::uint32_t> ranks = {}; ///< of the workers that it is about
+  std::string found_at = {};             ///< "NAME ADDRESS" by which the others are to reach it; empty: it does not say
 };
 
 /// Processes that stand for workers of several hosts (`swarm`): ranks, by the name that each proves.
@@ -58,11 +59,13 @@ class authority {
 public:
   /// `host`: of the file, or one that joins an open cluster as a worker, or a stand-in. `names`: as it changes; null:
   /// the file's.
-  authority(const cluster::cluster_file& file, const std::string& host,
-            std::shared_ptr<const worker_names> names = nullptr, stand_ins standing_in = {});
+  authority(const cluster::cluster_file& file, const std::string& host, std::shared_ptr<worker_names> names = nullptr,
+            stand_ins standing_in = {});
 
   /// An empty string where `speaker` may say that, or why not.
   std::string refuse(const std::string& speaker, const statement& said) const;
+  /// From where that host's links to this one have come; none: it has no link any more.
+  void linked(const std::string& host, std::vector<std::string> addresses) const;
   const std::string& own() const { return own_; }
   /// Whether that host holds an arbitrator of a tree: what others say may come through it.
   bool relays(const std::string& speaker) const { return plan_.find(speaker) < plan_.nodes.size(); }
@@ -73,13 +76,14 @@ private:
   bool speaks_as(const std::string& speaker, const std::string& host) const;
   std::string refuse_worker(const std::string& speaker, const statement& said) const;
   std::string refuse_child(const std::string& speaker, const statement& said) const;
+  std::string refuse_operation(const std::string& speaker, const statement& said) const;
   std::string name_of(std::uint32_t rank) const;
 
   const std::string own_;
-  const bool is_open_;                          ///< hosts may join that the file does not name
-  std::set<std::string> named_;                 ///< by the file
-  cluster::tree_plan plan_;                     ///< without nodes: no tree
-  std::shared_ptr<const worker_names> workers_; ///< hosts, by rank
+  const bool is_open_;                    ///< hosts may join that the file does not name
+  std::set<std::string> named_;           ///< by the file
+  cluster::tree_plan plan_;               ///< without nodes: no tree
+  std::shared_ptr<worker_names> workers_; ///< hosts, by rank
   stand_ins standing_in_;
   std::map<std::string, std::set<std::uint32_t>> below_; ///< who may come through which aggregator below, by its host
   std::set<std::string> deciding_;                       ///< for this host's worker

@@ -64,12 +64,11 @@ namespace network = caf::io::network;
 
 /// Takes descriptors from the pump's queue where CAF's own takes connections from a listener.
 struct queue_policy {
-  std::string* host; ///< whose link was taken last
+  links::taken_link* last;
 
   bool try_accept(network::native_socket& taken, network::native_socket queue) const {
-    auto link = links::take_link(queue);
-    taken = link.plain;
-    *host = std::move(link.host);
+    *last = links::take_link(queue);
+    taken = last->plain;
     return taken >= 0;
   }
 };
@@ -79,7 +78,7 @@ class link_doorman final : public caf::io::doorman {
 public:
   link_doorman(network::default_multiplexer& multiplexer, int queue, std::uint16_t port,
                std::shared_ptr<new_links> links)
-      : doorman(network::accept_hdl_from_socket(queue)), acceptor_(multiplexer, queue, queue_policy{&host_}),
+      : doorman(network::accept_hdl_from_socket(queue)), acceptor_(multiplexer, queue, queue_policy{&last_}),
         port_(port), links_(std::move(links)) {}
 
   using caf::io::doorman::new_connection;
@@ -91,7 +90,7 @@ public:
     auto& multiplexer = acceptor_.backend();
     auto link = multiplexer.new_scribe(acceptor_.accepted_socket());
     const auto handle = link->hdl();
-    links_->put(handle, {.host = host_, .called = false});
+    links_->put(handle, {.host = last_.host, .called = false, .address = last_.address});
     parent()->add_scribe(std::move(link));
     return doorman::new_connection(&multiplexer, handle);
   }
@@ -106,7 +105,7 @@ public:
   void remove_from_loop() override { acceptor_.passivate(); }
 
 private:
-  std::string host_;
+  links::taken_link last_;
   network::acceptor_impl<queue_policy> acceptor_;
   const std::uint16_t port_;
   const std::shared_ptr<new_links> links_;
@@ -126,7 +125,7 @@ protected:
     if (plain < 0)
       return caf::sec::cannot_connect_to_node;
     auto link = multiplexer().new_scribe(plain);
-    links_->put(link->hdl(), {.host = host, .called = true});
+    links_->put(link->hdl(), {.host = host, .called = true, .address = {}});
     return link;
   }
   caf::expected<caf::io::doorman_ptr> open(std::uint16_t port, const char* /*address*/, bool /*reuse*/) override {

@@ -48,7 +48,8 @@ void describe(const messages::shard_window& value, statement& said) {
 /// Whose it is the aggregator knows by the connection.
 void describe(const messages::evaluation_report&, statement&) {}
 void describe(const messages::welcome&, statement&) {}
-/// Where a member of a generation is found is that member's to write ("generation-4/present/2").
+/// Where a member of a generation is found is that member's to write ("generation-4/present/2"): a port in two bytes
+/// and, of a host that the others do not know, its name and address (exchange/peer_links.cpp).
 void describe(const messages::store_operation& value, statement& said) {
   static constexpr std::string_view presence = "/present/";
   using messages::store_verb;
@@ -59,6 +60,8 @@ void describe(const messages::store_operation& value, statement& said) {
       auto rank = messages::max_workers; // nobody's, where it is not a number
       std::from_chars(key.data() + at + presence.size(), key.data() + key.size(), rank);
       said.ranks.push_back(rank);
+      const auto port_bytes = std::min<std::ptrdiff_t>(2, std::ssize(value.value));
+      said.found_at.assign(value.value.begin() + port_bytes, value.value.end());
     }
 }
 

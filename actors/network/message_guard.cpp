@@ -51,7 +51,23 @@ message_guard::message_guard(caf::actor_system& system, std::shared_ptr<const au
     : system_(system), rules_(std::move(rules)), refused_(std::move(refused)) {}
 
 void message_guard::add(caf::io::connection_handle connection, link_peer peer) {
+  const auto host = peer.host;
   peers_.insert_or_assign(connection, message_guard::peer{std::move(peer), {}});
+  tell_addresses(host);
+}
+
+void message_guard::remove(caf::io::connection_handle connection) {
+  if (const auto gone = peers_.extract(connection); gone)
+    tell_addresses(gone.mapped().host);
+}
+
+/// From where that host's links have come that there are now.
+void message_guard::tell_addresses(const std::string& host) const {
+  std::vector<std::string> found;
+  for (const auto& [_, each] : peers_)
+    if (each.host == host && !each.address.empty())
+      found.push_back(each.address);
+  rules_->linked(host, std::move(found));
 }
 
 message_guard::verdict message_guard::judge(caf::io::connection_handle connection, const basp::header* announced,

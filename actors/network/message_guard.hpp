@@ -25,6 +25,7 @@ namespace dynamix::actors {
 struct link_peer {
   std::string host;    ///< proven
   bool called = false; ///< this host has called it
+  std::string address; ///< from which it has called, in numbers; empty: not known
 };
 
 /// Refused frames: counted, and told in a line per minute at most.
@@ -47,7 +48,7 @@ public:
   message_guard(caf::actor_system& system, std::shared_ptr<const authority> rules,
                 std::shared_ptr<refused_messages> refused);
   void add(caf::io::connection_handle connection, link_peer peer);
-  void remove(caf::io::connection_handle connection) { peers_.erase(connection); }
+  void remove(caf::io::connection_handle connection);
   /// `announced`: the header before it; null: it is one.
   verdict judge(caf::io::connection_handle connection, const caf::io::basp::header* announced,
                 const std::vector<char>& frame);
@@ -73,6 +74,7 @@ private:
   verdict judge_message(const peer& from, const caf::io::basp::header& header, caf::binary_deserializer& source,
                         bool for_others, std::string& reason);
   bool is_linked(const caf::node_id& node, const peer& except) const;
+  void tell_addresses(const std::string& host) const;
 
   caf::actor_system& system_;
   std::shared_ptr<const authority> rules_;

@@ -1,5 +1,6 @@
 #include "actors/network/worker_names.hpp"
 
+#include "cluster/listen_address.hpp"
 #include "cluster/places.hpp"
 #include "storage/atomic_file.hpp"
 
@@ -100,6 +101,26 @@ void worker_names::restore(const std::map<std::uint32_t, std::string>& places) {
       names_[rank] = found == places.end() ? "" : found->second;
     }
   index();
+}
+
+void worker_names::linked(const std::string& host, std::vector<std::string> addresses) {
+  const std::scoped_lock lock(mutex_);
+  if (addresses.empty())
+    addresses_.erase(host);
+  else
+    addresses_[host] = std::move(addresses);
+}
+
+std::string worker_names::why_elsewhere(const std::string& host, const std::string& address) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = addresses_.find(host);
+  if (found == addresses_.end() || address == host ||
+      std::ranges::any_of(found->second, [&](const auto& one) { return cluster::is_same_address(one, address); }))
+    return "";
+  return fmt::format(
+      "host {} says that the others reach it at {}, and its connection comes from {}; its --address must "
+      "be the latter, or its own name where that resolves",
+      host, address, found->second.front());
 }
 
 } // namespace dynamix::actors

@@ -110,6 +110,9 @@ struct Hello {
 
   leftBecause @17 :Text;
   # Why it is in that generation no more; empty: it is, or an older sender.
+
+  address @18 :Text;
+  # Where the others reach a host that the file does not name; empty: the file says it, nobody calls it, or an older sender.
 }
 
 enum WelcomeVerdict {

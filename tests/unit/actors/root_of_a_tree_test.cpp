@@ -112,6 +112,23 @@ protected:
   std::shared_ptr<worker_names> names;
 };
 
+TEST_F(ReplicatedRootOfAnOpenTree, TakesNoGuestThatSaysItIsFoundWhereItDoesNotComeFrom) {
+  names->linked("guest", {"10.0.0.9"});
+  auto said = guest("guest");
+  for (const auto* address : {"10.0.0.7", "database.example"}) {
+    said.address = address;
+    say_hello(*root, said);
+    EXPECT_THAT(links.take(),
+                Contains(HasSubstr(fmt::format("at {}, and its connection comes from 10.0.0.9", address))));
+  }
+  say_hello(*root, said, home(0));
+  EXPECT_THAT(links.take(), Not(Contains(HasSubstr("comes from")))) << "of one that comes through a shard that judges";
+  said.address = "10.0.0.9";
+  said.host = "guest/1";
+  say_hello(*root, said);
+  EXPECT_THAT(links.take(), Not(Contains(HasSubstr("comes from"))));
+}
+
 TEST_F(ReplicatedRootOfAnOpenTree, LetsNobodyDecideUnderATermThatIsNotKept) {
   attach("w0");
   EXPECT_THAT(links.take(), Not(Contains(HasSubstr("in term")))) << "what it decides must be told from what it decided";

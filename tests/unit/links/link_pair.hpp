@@ -125,6 +125,7 @@ protected:
       return -1;
     const auto taken = take_link(queue_->get());
     EXPECT_EQ(taken.host, "ben");
+    EXPECT_EQ(taken.address, "127.0.0.1");
     return taken.plain;
   }
   bool anything_handed_over() const {

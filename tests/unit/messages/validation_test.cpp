@@ -75,6 +75,8 @@ std::vector<broken> broken_handshakes() {
   all.push_back(with<hello>("training", [](hello& value) { value.generation = 0; }));
   BREAK(hello, attempted_steps, 1199);
   BREAK(hello, left_because, "it trains");
+  BREAK(hello, address, too_long_name);
+  BREAK(hello, address, "10.0.0.9\n10.0.0.7");
   all.push_back(with<hello>("left_because", [](hello& value) {
     value.training = false;
     value.members = {};
