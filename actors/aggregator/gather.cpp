@@ -1,7 +1,6 @@
 #include "actors/aggregator/gather.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 namespace dynamix::actors {
@@ -153,8 +152,7 @@ std::vector<closed_window> gather::add(const messages::shard_window& window, dou
   if (open_window_ == 0)
     open(window.window, now_seconds);
   if (open_window_ == window.window)
-    std::ranges::copy_if(window.accounts, std::back_inserter(accounts_),
-                         [&](const auto& account) { return std::ranges::includes(taken, account.ranks); });
+    take(window.accounts, std::move(taken));
   gather_seconds_ = std::max(gather_seconds_, window.gather_seconds);
   decide_seconds_ = std::max(decide_seconds_, window.decide_seconds);
   if (untrained_.empty())
@@ -185,6 +183,20 @@ void gather::take(std::uint32_t rank, entry newest) {
   latest = std::move(newest);
 }
 
+/// Each of them on reports that are `taken` and that no other is on. No more of all shards than there can be workers,
+/// however often one says that it has decided on nobody.
+void gather::take(const std::vector<messages::shard_account>& accounts, std::set<std::uint32_t> taken) {
+  for (const auto& account : accounts) {
+    if (accounts_.size() == messages::max_workers || forgotten_ + account.forgotten.size() > messages::max_workers ||
+        !std::ranges::includes(taken, account.ranks) || !std::ranges::includes(account.ranks, account.unguided))
+      continue;
+    for (const auto rank : account.ranks)
+      taken.erase(rank);
+    forgotten_ += account.forgotten.size();
+    accounts_.push_back(account);
+  }
+}
+
 bool gather::has_arrived(std::uint32_t rank) const {
   const auto found = latest_.find(rank);
   return open_window_ != 0 && found != latest_.end() && found->second.window >= open_window_;
@@ -205,6 +217,7 @@ closed_window gather::close(double now_seconds) {
   shard.decide_seconds = std::exchange(decide_seconds_, 0);
   shard.untrained = std::exchange(untrained_, {});
   shard.accounts = std::exchange(accounts_, {});
+  forgotten_ = 0;
   gather_seconds_ = 0;
   for (const auto& [rank, latest] : latest_) {
     const bool present = present_.contains(rank);

@@ -72,6 +72,7 @@ private:
   void release(std::vector<closed_window>& closed, double now_seconds);
   void open(std::uint64_t window, double now_seconds);
   void take(std::uint32_t rank, entry newest);
+  void take(const std::vector<messages::shard_account>& accounts, std::set<std::uint32_t> taken);
   closed_window close(double now_seconds);
   void leave(std::uint32_t rank);
   std::vector<closed_window> close_if_complete(double now_seconds);
@@ -99,6 +100,7 @@ private:
   double decide_seconds_ = 0;
   std::string untrained_;
   std::vector<messages::shard_account> accounts_;
+  std::size_t forgotten_ = 0; ///< workers that `accounts_` say have left, each as often as it is said
 };
 
 } // namespace dynamix::actors

@@ -98,6 +98,32 @@ TEST(Gather, PassesOnAShardsAccountOnlyWithAllItsReports) {
   EXPECT_EQ(closed[0].accounts.size(), 2U);
 }
 
+/// An arbitrator with a valid key says as many as it likes, as often as it likes.
+TEST(Gather, TakesNoMoreAccountsThanThereCanBeShards) {
+  auto windows = gather_of(2);
+  messages::shard_window shard{.window = 1, .generation = 1, .expected = 1, .reports = {}, .choices = {}};
+  const messages::shard_account idle{.arbitrator = 7, .ranks = {}, .unguided = {}, .forgotten = {}};
+  shard.accounts.assign(messages::max_workers, idle);
+  for (int again = 0; again < 3; ++again)
+    EXPECT_TRUE(windows.add(shard, 0).empty());
+  auto closed = windows.deadline(1, 1);
+  ASSERT_EQ(closed.size(), 1U);
+  EXPECT_EQ(closed[0].accounts.size(), messages::max_workers);
+
+  shard.window = 2;
+  shard.reports = {report_of(0, 2)};
+  shard.choices = {{.rank = 0}};
+  shard.accounts.assign(2, {.arbitrator = 7, .ranks = {0}, .unguided = {}, .forgotten = {}});
+  shard.accounts.push_back({.arbitrator = 8, .ranks = {}, .unguided = {1}, .forgotten = {}});
+  auto gone = idle;
+  gone.forgotten.resize(messages::max_workers / 2 + 1);
+  shard.accounts.insert(shard.accounts.end(), 2, gone);
+  EXPECT_TRUE(windows.add(shard, 2).empty());
+  closed = windows.deadline(2, 3);
+  ASSERT_EQ(closed.size(), 1U);
+  EXPECT_EQ(closed[0].accounts.size(), 2U) << "one on worker 0, one of half of all that have left";
+}
+
 /// One report of a window that nobody can have reached once made every true one too old to be gathered.
 TEST(Gather, RefusesAWindowFarAhead) {
   gather windows(1, 1);
