@@ -2,6 +2,7 @@
 
 #include "actors/network/crossings.hpp"
 #include "messages/codec.hpp"
+#include "storage/json_text.hpp"
 
 #include <caf/io/all.hpp>
 #include <spdlog/spdlog.h>
@@ -40,8 +41,8 @@ void refused_messages::add(const std::string& host, const std::string& what, con
   const auto now = std::chrono::steady_clock::now();
   if (told_at_ && now - *told_at_ < between_lines)
     return;
-  spdlog::warn("message_refused from={} what={} reason=\"{}\" others_since_the_last_line={}", host, what, reason,
-               count_ - told_ - 1);
+  spdlog::warn("message_refused from={} what={} reason={} others_since_the_last_line={}", host, what,
+               storage::quoted(reason), count_ - told_ - 1);
   told_ = count_;
   told_at_ = now;
 }
