@@ -216,7 +216,7 @@ int run_harmed(const faults_arguments& arguments, broken_run& setting, command_c
   const auto harmed = run_locally(options, live, signals.token());
 
   auto figures = figures_of(harmed, unharmed);
-  figures.complaints = faults.complaints();
+  figures.complaints = faults.complaints(signals.hurried());
   figures.growth = faults.growth();
   figures.plan_done = faults.plan_done();
   figures.interrupted = harmed.launched.stopped;

@@ -34,8 +34,8 @@ public:
 
   /// Once the run is over.
   std::vector<faults::fault_record> records();
-  /// What is wrong with the scripts. Waits for their end.
-  std::vector<std::string> complaints() { return scripts_.finish(script_patience); }
+  /// What is wrong with the scripts. Waits for their end, unless `hurry` is requested.
+  std::vector<std::string> complaints(const std::stop_token& hurry) { return scripts_.finish(script_patience, hurry); }
   const std::vector<ledger::row>& rows() const { return rows_; }
   std::vector<faults::process_growth> growth() const;
   bool plan_done() const { return schedule_.done(); }

@@ -24,6 +24,11 @@ std::string absolute_path(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
 
+void wait_for(child_process& process, clock::time_point deadline, const std::stop_token& hurry) {
+  while (process.running() && clock::now() < deadline && !hurry.stop_requested())
+    std::this_thread::sleep_for(end_look_interval);
+}
+
 /// Of what a command has said.
 std::string end_of_log(const std::string& path) {
   const auto text = last_lines(path, 1);
@@ -110,19 +115,19 @@ void fault_scripts::hold_down(const std::string& worker, bool held) {
     found->held = held;
 }
 
-std::vector<std::string> fault_scripts::finish(std::chrono::seconds patience) {
+std::vector<std::string> fault_scripts::finish(std::chrono::seconds patience, const std::stop_token& hurry) {
   const auto deadline = clock::now() + patience;
   for (auto& each : entries_) {
-    while (each.process.running() && clock::now() < deadline)
-      std::this_thread::sleep_for(end_look_interval);
+    wait_for(each.process, deadline, hurry);
     if (each.process.running()) {
       each.process.signal(SIGKILL);
-      complaints_.push_back(fmt::format("the script of {} did not end with training", each.worker));
+      if (!hurry.stop_requested())
+        complaints_.push_back(fmt::format("the script of {} did not end with training", each.worker));
     } else if (const auto exit = each.process.poll(); exit && !exit->well() && !each.seen_ended) {
       complain(each, *exit);
     }
   }
-  if (auto problem = run_check(); !problem.empty())
+  if (auto problem = run_check(hurry); !problem.empty())
     complaints_.push_back(std::move(problem));
   return std::move(complaints_);
 }
@@ -132,16 +137,14 @@ void fault_scripts::complain(const entry& of, const child_exit& exit) {
       fmt::format("the script of {} ended with {}: {}", of.worker, to_string(exit), end_of_log(of.options.output)));
 }
 
-std::string fault_scripts::run_check() {
-  if (plan_.check.empty())
+std::string fault_scripts::run_check(const std::stop_token& hurry) {
+  if (plan_.check.empty() || hurry.stop_requested())
     return "";
   const auto options = command(plan_.check, "check");
   child_process check;
   if (auto problem = check.start(options); !problem.empty())
     return problem;
-  const auto deadline = clock::now() + check_patience;
-  while (check.running() && clock::now() < deadline)
-    std::this_thread::sleep_for(end_look_interval);
+  wait_for(check, clock::now() + check_patience, hurry);
   const auto exit = check.poll();
   if (exit && exit->well())
     return "";

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <deque>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,8 +33,8 @@ public:
   void hold_down(const std::string& worker, bool held);
 
   /// Once training is over: waits until all have ended, kills whoever has not in time, and runs the plan's check.
-  /// Returns what is wrong with them.
-  std::vector<std::string> finish(std::chrono::seconds patience);
+  /// `hurry`: waits for nothing any more. Returns what is wrong with them.
+  std::vector<std::string> finish(std::chrono::seconds patience, const std::stop_token& hurry);
 
 private:
   struct entry {
@@ -50,7 +51,7 @@ private:
   entry* find(const std::string& worker);
   /// A command of the plan's, in its directory.
   child_options command(const std::string& text, const std::string& name) const;
-  std::string run_check();
+  std::string run_check(const std::stop_token& hurry);
   void complain(const entry& of, const child_exit& exit);
 
   const faults::fault_plan& plan_;
