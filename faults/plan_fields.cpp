@@ -88,8 +88,9 @@ std::span<const settings::field<fault_plan>> plan_fields() {
        network_names},
       line_of_plan(
           "script", in<&fault_plan::script>,
-          "What trains where the file says `trainer = \"client\"`: a command, for a shell, of every training process. "
-          "It runs in the plan's directory, ends with its host and is started again when it dies. It is told "
+          "What trains where the file says `trainer = \"client\"`: of every training process a single command, in "
+          "whose place no shell stays (several need `sh -c`). It runs in the plan's directory, ends with its host and "
+          "is started again when it dies. It is told "
           "`$RANK`, `$WORLD_SIZE` (with the hosts that join), `$LOCAL_RANK`, `$DYNAMIX_AGENT` and `$DYNAMIX_RUN`, the "
           "run directory. Needs `compare = false`."),
       line_of_plan(
