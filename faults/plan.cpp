@@ -163,7 +163,8 @@ std::string why_no_scripts(const fault_plan& plan, const cluster::cluster_file& 
   if (client == !plan.script.empty())
     return "";
   if (client)
-    return fmt::format("plan.script is missing: {} has training.trainer = \"client\", and nothing else trains", file.path);
+    return fmt::format("plan.script is missing: {} has training.trainer = \"client\", and nothing else trains",
+                       file.path);
   return fmt::format("plan.script needs a cluster file with training.trainer = \"client\", and {} has not", file.path);
 }
 

@@ -10,7 +10,6 @@
 #include <set>
 #include <string>
 #include <vector>
-#include <vector>
 
 namespace dynamix::faults {
 

@@ -45,9 +45,9 @@ struct run_figures {
   double seconds = 0;
   std::vector<process_growth> growth;
   std::vector<std::string> complaints; ///< of the scripts that trained, and of the plan's check
-  bool plan_done = true;    ///< every fault of the plan has begun
-  bool interrupted = false; ///< a stop was asked for: what is judged is what has happened until then
-  double end_seconds = 0;   ///< of training, from its beginning
+  bool plan_done = true;               ///< every fault of the plan has begun
+  bool interrupted = false;            ///< a stop was asked for: what is judged is what has happened until then
+  double end_seconds = 0;              ///< of training, from its beginning
 };
 
 /// Of seconds; all 0 where there are none.

@@ -178,9 +178,9 @@ shard_layout plan_layout(const cluster::tree_plan& plan, std::size_t workers, st
 bool is_layout_of(const shard_layout& layout, const cluster::tree_plan& plan, std::size_t workers,
                   std::uint64_t cluster_digest) {
   const auto is_shard = [&](std::uint32_t node) { return node < plan.nodes.size() && plan.nodes[node].is_shard(); };
+  const auto unsorted = std::ranges::adjacent_find(layout.serving, std::greater_equal()); // it is searched by halves
   return layout.cluster_digest == cluster_digest && layout.homes.size() == workers &&
-         std::ranges::all_of(layout.serving, is_shard) &&
-         std::ranges::adjacent_find(layout.serving, std::greater_equal()) == layout.serving.end() && // as it is looked up
+         std::ranges::all_of(layout.serving, is_shard) && unsorted == layout.serving.end() &&
          std::ranges::all_of(layout.homes, [&](auto node) { return node == 0 || is_shard(node); });
 }
 

@@ -16,14 +16,16 @@
 
 namespace dynamix::node {
 
-/// One for each worker, as systemd or Kubernetes would run them: it begins when its host's agent listens, and again when
-/// it has died; who ends well is done. Nothing where the plan has no script. Used from the thread that launches hosts.
+/// One for each worker, as systemd or Kubernetes would run them: it begins when its host's agent listens, and again
+/// when it has died; who ends well is done. Nothing where the plan has no script. Used from the thread that launches
+/// hosts.
 class fault_scripts {
 public:
   /// `file`: with the hosts that join.
   fault_scripts(const faults::fault_plan& plan, const cluster::cluster_file& file, const run_directory& run);
 
-  /// Starts whoever is due, if `starts`; else training is over, and who ends badly is told of. Returns who has ended since the last look, by workers' names.
+  /// Starts whoever is due, if `starts`; else training is over, and who ends badly is told of. Returns who has ended
+  /// since the last look, by workers' names.
   std::vector<host_end> look(host_processes& hosts, bool starts);
 
   /// 0 while it has no process.

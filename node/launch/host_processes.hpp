@@ -34,7 +34,8 @@ public:
   host_processes(const std::vector<cluster::host>& hosts, const actors::supervision_options& rules,
                  describe_child describe);
 
-  /// Starts every host but those that are to come `later`. Returns an empty string, or what is wrong with the first that could not be.
+  /// Starts every host but those that are to come `later`. Returns an empty string, or what is wrong with the first
+  /// that could not be.
   std::string start_all(bool resumed, const std::set<std::string>& later = {});
 
   /// Who has ended since the last call; a death by signal before an error that it may have led to.

@@ -49,7 +49,7 @@ struct launch_options {
   std::function<bool()> page_answers = {};
   bool log_json = false;
   launch_observer* observer = nullptr;
-  std::set<std::string> later = {}; ///< of `file`, but not of its text: started by the observer, to join an open cluster
+  std::set<std::string> later = {}; ///< of `file`, but not of its text: the observer starts them, to join
   std::chrono::milliseconds look_interval{100};
   std::stop_token hurry = {}; ///< requested after the stop: whoever has not ended yet ends at once
   std::map<std::string, std::vector<std::string>> command_prefix = {}; ///< a program that runs the host's, by host
