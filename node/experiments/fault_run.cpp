@@ -50,7 +50,7 @@ void fault_run::look(host_processes& hosts, const std::vector<ledger::row>& rows
     moment_.seconds = std::chrono::duration<double>(now - *began_).count();
   for (const auto& row : rows) // also of the time before: who leads is told then
     add(row, moment_.seconds);
-  for (const auto& end : scripts_.look(hosts, training || !began_))
+  for (const auto& end : scripts_.look(hosts, training || !began_, began_.has_value()))
     injector_.process_ended(end.host, end.exit.by_signal, end.exit.number);
   if (!began_)
     return;

@@ -28,7 +28,10 @@ public:
 
   void look(host_processes& hosts, const std::vector<ledger::row>& rows, bool training) override;
   std::string ended(const host_end& end) override;
-  bool over() const override { return schedule_.over(moment_.seconds); }
+  bool over() const override { return schedule_.over(moment_.seconds) || never_begins(); }
+  std::string why_over() const override {
+    return never_begins() ? "a script dies again and again before training begins" : launch_observer::why_over();
+  }
 
   void use(faults::namespaces& apart) { injector_.use(apart); }
 
@@ -60,6 +63,8 @@ private:
   void start(const std::string& host) override { hosts_->start_again(host); }
   void hold_down(const std::string& name, bool held) override;
 
+  /// Whoever waits for a script that cannot live waits for ever.
+  bool never_begins() const { return !began_ && scripts_.cannot_live(); }
   void add(const ledger::row& row, double now_seconds);
   void begin(const faults::planned_fault& fault, double now_seconds);
   void end(const faults::planned_fault& fault, double now_seconds);

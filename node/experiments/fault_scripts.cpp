@@ -17,6 +17,7 @@ using clock = std::chrono::steady_clock;
 
 /// From one start of a script to its next: one that cannot live does not take the machine.
 constexpr std::chrono::seconds start_interval{1};
+constexpr std::uint32_t deaths_most = 10; ///< of one worker's script before training begins: it will not
 constexpr std::chrono::minutes check_patience{10};
 constexpr std::chrono::milliseconds end_look_interval{20};
 
@@ -75,13 +76,14 @@ fault_scripts::entry* fault_scripts::find(const std::string& worker) {
   return found == entries_.end() ? nullptr : &*found;
 }
 
-std::vector<host_end> fault_scripts::look(host_processes& hosts, bool starts) {
+std::vector<host_end> fault_scripts::look(host_processes& hosts, bool starts, bool trains) {
   std::vector<host_end> ended;
   const auto now = clock::now();
   for (auto& each : entries_) {
     if (const auto exit = each.process.poll(); exit && !std::exchange(each.seen_ended, true)) {
       each.done = exit->well();
-      if (!starts && !each.done)
+      each.deaths += each.done ? 0 : 1;
+      if (!each.done && (!starts || (!trains && each.deaths == deaths_most)))
         complain(each, *exit);
       ended.push_back({each.worker, *exit});
     }
@@ -92,6 +94,10 @@ std::vector<host_end> fault_scripts::look(host_processes& hosts, bool starts) {
     each.seen_ended = !each.process.start(each.options).empty();
   }
   return ended;
+}
+
+bool fault_scripts::cannot_live() const {
+  return std::ranges::any_of(entries_, [](const auto& each) { return each.deaths >= deaths_most; });
 }
 
 pid_t fault_scripts::id(const std::string& worker) {

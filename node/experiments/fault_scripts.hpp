@@ -8,6 +8,7 @@
 #include "node/launch/run_directory.hpp"
 
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <stop_token>
 #include <string>
@@ -24,9 +25,11 @@ public:
   /// `file`: with the hosts that join.
   fault_scripts(const faults::fault_plan& plan, const cluster::cluster_file& file, const run_directory& run);
 
-  /// Starts whoever is due, if `starts`; else training is over, and who ends badly is told of. Returns who has ended
-  /// since the last look, by workers' names.
-  std::vector<host_end> look(host_processes& hosts, bool starts);
+  /// Starts whoever is due, if `starts`; else training is over, and who ends badly is told of. `trains`: it has begun.
+  /// Returns who has ended since the last look, by workers' names.
+  std::vector<host_end> look(host_processes& hosts, bool starts, bool trains);
+  /// Whether one has died too often for its own reasons: asked before training, when there are no faults yet.
+  bool cannot_live() const;
 
   /// 0 while it has no process.
   pid_t id(const std::string& worker);
@@ -47,6 +50,7 @@ private:
     bool seen_ended = true;
     bool held = false;
     bool done = false;
+    std::uint32_t deaths = 0;
     std::chrono::steady_clock::time_point started;
   };
 
