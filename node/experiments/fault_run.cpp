@@ -55,8 +55,10 @@ void fault_run::look(host_processes& hosts, const std::vector<ledger::row>& rows
   if (!began_)
     return;
   injector_.look(moment_.seconds);
-  if (!training)
+  if (!training) {
+    over_ = over_.value_or(now);
     return end_all(moment_.seconds);
+  }
   if (!measured_ || now - *measured_ > measure_interval) {
     measured_ = now;
     measure_processes(false);
@@ -131,6 +133,20 @@ void fault_run::hold_down(const std::string& name, bool held) {
     scripts_.hold_down(name, held);
   else
     hosts_->hold_down(name, held);
+}
+
+bool fault_run::over() const {
+  return schedule_.over(moment_.seconds) || never_begins() || never_ends();
+}
+
+std::string fault_run::why_over() const {
+  return never_begins() ? "a script dies again and again before training begins"
+         : never_ends() ? "a script does not end with training"
+                        : launch_observer::why_over();
+}
+
+bool fault_run::never_ends() const {
+  return over_ && std::chrono::steady_clock::now() - *over_ > end_patience;
 }
 
 /// A process that dies by a fault has its last measure from before it.

@@ -28,10 +28,8 @@ public:
 
   void look(host_processes& hosts, const std::vector<ledger::row>& rows, bool training) override;
   std::string ended(const host_end& end) override;
-  bool over() const override { return schedule_.over(moment_.seconds) || never_begins(); }
-  std::string why_over() const override {
-    return never_begins() ? "a script dies again and again before training begins" : launch_observer::why_over();
-  }
+  bool over() const override;
+  std::string why_over() const override;
 
   void use(faults::namespaces& apart) { injector_.use(apart); }
 
@@ -47,6 +45,7 @@ public:
 
 private:
   static constexpr std::chrono::seconds script_patience{60};
+  static constexpr std::chrono::minutes end_patience{10}; ///< from the first host's end in order to the last script's
 
   struct measured_process {
     pid_t id = 0;
@@ -63,8 +62,9 @@ private:
   void start(const std::string& host) override { hosts_->start_again(host); }
   void hold_down(const std::string& name, bool held) override;
 
-  /// Whoever waits for a script that cannot live waits for ever.
+  /// Whoever waits for a script that cannot live waits for ever, as does who waits for one that does not end.
   bool never_begins() const { return !began_ && scripts_.cannot_live(); }
+  bool never_ends() const;
   void add(const ledger::row& row, double now_seconds);
   void begin(const faults::planned_fault& fault, double now_seconds);
   void end(const faults::planned_fault& fault, double now_seconds);
@@ -79,6 +79,7 @@ private:
   const cluster::cluster_file& file_;
   host_processes* hosts_ = nullptr;                               ///< of the newest look
   std::optional<std::chrono::steady_clock::time_point> began_;    ///< training
+  std::optional<std::chrono::steady_clock::time_point> over_;     ///< the same
   std::optional<std::chrono::steady_clock::time_point> measured_; ///< last
   faults::moment moment_;
   std::vector<faults::planned_fault> active_;
