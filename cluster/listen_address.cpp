@@ -50,7 +50,9 @@ bool is_address(const std::string& text) {
 bool is_same_address(const std::string& one, const std::string& other) {
   const auto first = numeric(one);
   const auto second = numeric(other);
-  return first && second ? IN6_ARE_ADDR_EQUAL(&*first, &*second) : one == other;
+  if (first && second)
+    return IN6_ARE_ADDR_EQUAL(&*first, &*second);
+  return one == other || ((one == "localhost" || other == "localhost") && is_loopback(one) && is_loopback(other));
 }
 
 bool is_loopback(const std::string& address) {

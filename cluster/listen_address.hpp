@@ -8,7 +8,8 @@ namespace dynamix::cluster {
 
 /// Whether peers can connect to it: an IPv4 or IPv6 address or a host name, and no wildcard.
 bool is_address(const std::string& text);
-/// Whether both are one address, however it is written, also where IPv6 carries an IPv4 address; of names, one text.
+/// Whether both are one address, however it is written, also where IPv6 carries an IPv4 address; of names, one text, but
+/// for localhost, which is any loopback address.
 bool is_same_address(const std::string& one, const std::string& other);
 /// Whether an address is this machine's own: 127.0.0.0/8, ::1 or localhost.
 bool is_loopback(const std::string& address);

@@ -136,6 +136,13 @@ TEST_F(LyingGuest, IsKnownByItsLinksWhileThereAreAny) {
   EXPECT_EQ(names->why_elsewhere("guest", "10.0.0.7"), "");
 }
 
+TEST_F(LyingGuest, MayCallALoopbackAddressByItsName) {
+  guarded_host hub(file, "hub", names);
+  hub.link("guest", "127.0.0.1");
+  EXPECT_EQ(names->why_elsewhere("guest", "localhost"), "");
+  EXPECT_NE(names->why_elsewhere("guest", "127.0.0.2"), "");
+}
+
 TEST(LyingWorker, OfATreeIsJudgedByTheShardThatItSpeaksThrough) {
   guarded_host shard(file_of(9, "topology = \"tree\"\nfanout = 3\nshards = [\"w0\", \"w3\", \"w6\"]\n"), "w0");
   shard.link("w1", "10.0.0.2");
