@@ -189,24 +189,26 @@ def split(costs: Sequence[float], shares: Sequence[int]) -> List[List[int]]:
         present.sort(key=lambda member: (loads[member] / shares[member], member))
         for least, most in zip(present[:len(present) // 2], reversed(present)):
             wanted = (loads[most] * shares[least] - loads[least] * shares[most]) / (shares[most] + shares[least])
-            moved = _exchange(costs, parts[most], parts[least], wanted)
+            moved = _exchange(costs, parts[most], parts[least], wanted, shares[least] / shares[most])
             loads[most], loads[least] = loads[most] - moved, loads[least] + moved
     return [sorted(part) for part in parts]
 
 
-def _exchange(costs: Sequence[float], giver: List[int], taker: List[int], wanted: float) -> float:
-    """Exchanges one sample for another, or for none, so that nearly as much cost as is wanted goes to the taker. Returns how much."""
+def _exchange(costs: Sequence[float], giver: List[int], taker: List[int], wanted: float, size: float) -> float:
+    """Exchanges one sample for another, or for none, so that nearly as much cost as is wanted goes to the taker. Returns how much.
+    `size`: the taker's share over the giver's; where it is small, too much is worse than too little."""
     taker.sort(key=lambda place: (costs[place], place))
     theirs = [costs[place] for place in taker]
-    best, given, back = 0.0, -1, -1
+    best, given, back, error = 0.0, -1, -1, wanted * size
     for number, place in enumerate(giver):
         near = bisect.bisect_left(theirs, costs[place] - wanted)
         for other in (near - 1, near, -1):
             if other >= len(theirs) or (other < 0 and len(giver) == 1):
                 continue
             moves = costs[place] - (theirs[other] if other >= 0 else 0.0)
-            if abs(moves - wanted) < abs(best - wanted):
-                best, given, back = moves, number, other
+            off = (wanted - moves) * size if moves < wanted else moves - wanted
+            if off < error:
+                best, given, back, error = moves, number, other, off
     if given >= 0:
         taken = [taker.pop(back)] if back >= 0 else []
         taker.append(giver[given])

@@ -1,9 +1,11 @@
 """Samples that are dealt by cost: each once an epoch, members within their budgets, little padding, and the mean over their cost."""
 import collections
 import math
+import random
 import time
 import types
 import unittest
+import unittest.mock
 
 import agents
 import ranks
@@ -132,6 +134,17 @@ class Budgets(unittest.TestCase):
                 wanted = sum(costs) * share / sum(shares)
                 self.assertLess(abs(sum(costs[place] for place in part) - wanted), 0.002 * sum(costs))
         self.assertEqual(cost.split([], [3, 4]), [[], []])
+
+    def test_that_are_exchanged_make_no_step_longer(self):
+        draw = random.Random(1)
+        for _ in range(1000):
+            shares = [draw.randint(8, 64) for _ in range(draw.randint(2, 8))]
+            costs = [draw.lognormvariate(0, 1) for _ in range(draw.randint(2, 20) * len(shares))]
+            with unittest.mock.patch.object(cost, "_EXCHANGES", 0):
+                before = cost.split(costs, shares)
+            longest, without = (max(math.fsum(costs[place] for place in part) / share for part, share in zip(parts, shares))
+                                for parts in (cost.split(costs, shares), before))
+            self.assertLess(longest, without * (1 + 1e-12), (shares, costs))
 
     def test_go_on_from_a_state_in_mid_epoch(self):
         for options in ({"grouped": False}, {"num_workers": 1}):
