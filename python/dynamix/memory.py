@@ -29,7 +29,8 @@ def is_out_of_memory(problem: BaseException) -> bool:
     text = str(problem)
     return isinstance(problem, MemoryError) or isinstance(problem, RuntimeError) and (
         "out of memory" in text or "DefaultCPUAllocator" in text and "allocate" in text or
-        "could not create a primitive" in text)  # oneDNN's, of its scratch memory
+        # oneDNN's, of its scratch memory; of a "primitive descriptor" it says that it knows no such operation.
+        "could not create a primitive" in text and "primitive descriptor" not in text)
 
 
 class Guard:

@@ -197,6 +197,8 @@ class Parts(unittest.TestCase):
             torch.empty(2**60)
         self.assertTrue(memory.is_out_of_memory(caught.exception))
         self.assertTrue(memory.is_out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")))
+        self.assertTrue(memory.is_out_of_memory(RuntimeError("could not create a primitive")))
+        self.assertFalse(memory.is_out_of_memory(RuntimeError("could not create a primitive descriptor for the matmul primitive")))
         self.assertFalse(memory.is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied")))
 
 
