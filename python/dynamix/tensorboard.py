@@ -9,6 +9,7 @@ import gzip
 import importlib
 import json
 import logging
+import math
 import os
 import socket
 import struct
@@ -115,9 +116,10 @@ def newest_window(run: str) -> int:
     """Of a run directory. Raises OSError where it has none."""
     with contextlib.ExitStack() as stack:
         for part in reversed([stack.enter_context(each) for each in _opened(_ledger(run))]):
-            windows = [int(row["key"]["window"]) for row in _rows_of(part) if row.get("kind") == "window"]
-            if windows:
-                return max(windows)
+            windows = [_number(row, ("key", "window")) for row in _rows_of(part) if row.get("kind") == "window"]
+            known = [int(window) for window in windows if window is not None and math.isfinite(window)]
+            if known:
+                return max(known)
     raise OSError(f"{run} has no window yet")
 
 

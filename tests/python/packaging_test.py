@@ -146,6 +146,7 @@ class Command(unittest.TestCase):
             ledger.write_text("".join(rows))
             found = [(tag, value) for tag, value, _, _ in tensorboard.scalars(str(ledger))]
             self.assertEqual(found, [("batch/ada", 7), ("batch/?", 9)])
+            self.assertEqual(tensorboard.newest_window(folder), 1)
             with NO_WRITER:
                 self.run_command("tensorboard", folder)
 
