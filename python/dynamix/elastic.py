@@ -12,6 +12,7 @@ Each member's process group of the script's own is itself alone; gradients trave
 from __future__ import annotations
 
 import hashlib
+import importlib
 import io
 import json
 import logging
@@ -455,10 +456,21 @@ class Alignment:
         self._run.restore(state["run"])
 
 
+def _of_numpy() -> List[Any]:
+    """What numpy's own numbers are made of, which a learning rate may be."""
+    try:
+        numpy: Any = importlib.import_module("numpy")
+    except ImportError:
+        return []
+    return [numpy.float64(0).__reduce__()[0], numpy.dtype, *{type(numpy.dtype(kind)) for kind in "?bBhHiIlLqQefd"}]
+
+
 def _load(packed: bytes) -> Any:
     """Another member's state. No code of its choice is run."""
+    known = torch.serialization.get_safe_globals()  # those that the script has named stay so
     try:
-        return torch.load(io.BytesIO(packed), map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals([each for each in _of_numpy() if each not in known]):
+            return torch.load(io.BytesIO(packed), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as problem:
         raise DynamixError("the state of another member holds what is not taken from others by itself; where model, optimiser and "
                            f"schedulers are your own, name its classes in torch.serialization.add_safe_globals: {problem}") from None

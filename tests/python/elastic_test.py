@@ -14,6 +14,7 @@ import unittest
 
 import agents
 import elastic
+import numpy
 import ranks
 import torch
 import torch.distributed
@@ -265,6 +266,14 @@ class States(unittest.TestCase):
             with self.assertRaisesRegex(dynamix.DynamixError, "add_safe_globals"):
                 _load(packed)
             self.assertFalse(made.exists())
+
+    def test_of_rates_that_are_numbers_of_numpy_are_taken(self):
+        named = torch.serialization.get_safe_globals()
+        for rate in (numpy.float64(0.1), numpy.sqrt(0.02), numpy.float32(0.1), numpy.linspace(0, 1, 5)[1]):
+            state = torch.optim.SGD([nn.Parameter(torch.ones(3))], lr=rate).state_dict()
+            found = _load(self.packed(state))["param_groups"][0]["lr"]
+            self.assertEqual((type(found), found), (type(rate), rate))
+        self.assertEqual(torch.serialization.get_safe_globals(), named)
 
     def test_of_schedulers_and_optimisers_are_taken(self):
         parameter = nn.Parameter(torch.ones(3))
