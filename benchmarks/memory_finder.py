@@ -174,7 +174,7 @@ def measure(name, megabytes):
     if said is None:
         sys.exit(f"{name}: the search ended its process")
     found, trials, ran_out = said
-    runs, fails = found, None
+    runs, fails = (found, None) if apart(holds, name, megabytes, found) else (0, found)
     while (fails is None or fails - runs > max(1, runs // 16)) and runs < HIGHEST:
         rows = runs + max(1, runs // 8) if fails is None else (runs + fails) // 2
         runs, fails = (rows, fails) if apart(holds, name, megabytes, rows) else (runs, rows)
@@ -198,7 +198,7 @@ def main():
     print("| model | trials | their rows | found | largest that runs | found of it | memory ran out afterwards |\n|---|---|---|---|---|---|---|")
     for row in rows:
         print(f"| {row['model']} | {len(row['trials'])} | {', '.join(map(str, row['trials']))} | {row['found']} | {row['largest']} | "
-              f"{100 * row['found'] / row['largest']:.0f} % | {row['ran_out']} times |")
+              f"{100 * row['found'] / max(1, row['largest']):.0f} % | {row['ran_out']} times |")
 
 
 if __name__ == "__main__":
