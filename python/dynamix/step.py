@@ -422,6 +422,8 @@ class Step:
         times.loss, times.correct, times.learning_rate = self.loss, self.correct, self.learning_rate
         times.gradient_norm = math.sqrt(self._square) if self._global_squares else -1.0
         self.client.complete(times)
+        if skipped:  # `factor` has counted it
+            self.progress = self.client.status().progress
         self.thread = threading.get_ident()
         if self.peers.notes is not None:
             self.peers.notes.thread = self.thread

@@ -171,6 +171,22 @@ class NotFinite(unittest.TestCase):
             self.assertEqual((steps, is_whole), (69, True))
             self.assertIn("50 steps in a row were dropped: the gradients of all members in step 69 are not finite", problem)
 
+    def test_schedules_stay_at_a_step_that_is_dropped(self):
+        for spoiled, rates in ((4, [0.9, 0.8, 0.7, 0.6, 0.6, 0.5]), (None, [0.9, 0.8, 0.7, 0.6, 0.5, 0.4])):
+            model = nn.Linear(6, 2)
+            optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+            scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 10)
+            run = dynamix.join(model, optimizer, agent="off", scheduler=scheduler, nan="drop")
+            found = []
+            for step, (inputs, targets) in enumerate(run.loader(data(24), batch_size=4)):
+                optimizer.zero_grad()
+                spoil((model(inputs) - targets).square().mean() * 1e-3, 1, float("nan") if step == spoiled else 1).backward()
+                optimizer.step()
+                scheduler.step()
+                found.append(round(optimizer.param_groups[0]["lr"], 6))
+            run.close()
+            self.assertEqual(found, rates)
+
     def test_choices_that_differ_are_refused_on_all_members(self):
         self.assertEqual(ranks.run(choose_differently, 2), ["dynamix.join's nan is None on member 0, 'drop' on member 1: it is the same on "
                                                             "all members"] * 2)
