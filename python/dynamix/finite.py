@@ -84,7 +84,8 @@ class Finite:
                 break
         if summed and not self._is_sharded:
             return None
-        rows = self._peers.gather(torch.tensor([not own, not summed], dtype=torch.int64, device="cpu")).wait()
+        rows = self._peers.gather(torch.tensor([not own, not summed, self._in_a_row], dtype=torch.int64, device="cpu")).wait()
+        self._in_a_row = int(rows[:, 2].max())  # a member that has come into an elastic run has counted fewer
         return rows[:, 0].nonzero().flatten().tolist() if bool(rows[:, 1].any()) else None
 
     def keeps(self, step: int) -> bool:

@@ -3,6 +3,7 @@ import io
 import logging
 import os
 import tempfile
+import types
 import unittest
 
 import ranks
@@ -12,6 +13,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import dynamix
+from dynamix.finite import DROPPED_IN_A_ROW, Finite
 
 SPOILED = (3, 21)  # steps; the second is measured for nobody else: the first 16 are, and then one in 50
 WAYS = ("ddp", "unused", "plain", "two optimisers", "accumulated", "synchronised", "closure", "elastic")
@@ -170,6 +172,19 @@ class NotFinite(unittest.TestCase):
         for steps, problem, is_whole in ranks.run(spoil_all, 2, "drop", 20):
             self.assertEqual((steps, is_whole), (69, True))
             self.assertIn("50 steps in a row were dropped: the gradients of all members in step 69 are not finite", problem)
+
+    def test_are_counted_alike_by_a_member_that_comes_later(self):
+        found = Finite("drop", types.SimpleNamespace(position=1, size=2, gather=lambda row: types.SimpleNamespace(
+            wait=lambda: torch.stack([torch.tensor([1, 1, DROPPED_IN_A_ROW - 2]), row]))), False)
+        for ends in (False, True):
+            found.begin_pass()
+            found.see_sums([float("nan")])
+            if ends:
+                with self.assertRaisesRegex(dynamix.DynamixError, "50 steps in a row"):
+                    found.keeps(7)
+            else:
+                self.assertFalse(found.keeps(6))
+            found.forget()
 
     def test_schedules_stay_at_a_step_that_is_dropped(self):
         for spoiled, rates in ((4, [0.9, 0.8, 0.7, 0.6, 0.6, 0.5]), (None, [0.9, 0.8, 0.7, 0.6, 0.5, 0.4])):
