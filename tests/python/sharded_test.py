@@ -21,6 +21,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel, MixedPrecisionPolicy, ShardingStrategy, fully_shard
 
 import dynamix
+from dynamix.integrations.source import refuse_sharded
 
 FEATURES = 12
 CAN_WEIGHT = hasattr(FSDPModule, "set_custom_reduce_scatter")
@@ -358,6 +359,23 @@ class Refusals(unittest.TestCase):
             self.assertEqual(len(texts), len(expected), texts)
             for text, part in zip(texts, expected):
                 self.assertIn(part, text)
+
+
+def refuse_of_a_framework(rank, world):
+    for model in (flat(Layers(), "FULL_SHARD"), sharded(Layers())):
+        try:
+            refuse_sharded(model)
+            return ""
+        except NotImplementedError as problem:
+            said = str(problem)
+    refuse_sharded(nn.Linear(4, 4))
+    return said
+
+
+class OfAFramework(unittest.TestCase):
+    def test_are_refused(self):
+        for said in ranks.run(refuse_of_a_framework, 2):
+            self.assertIn("a model that the framework has sharded", said)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from ..optimizer import has_ended
 from ..run import Run
 from . import keep
 from .micro_batches import MicroBatches
-from .source import source_of
+from .source import refuse_sharded, source_of
 
 _log = logging.getLogger("dynamix")
 #: Of accelerate's GradientAccumulationPlugin: how it has to be, and why.
@@ -35,6 +35,7 @@ _ACCUMULATION = (("sync_each_batch", False, "gradients are exchanged once a step
 
 def join_prepared(model: torch.nn.Module, optimizer: Any, options: Mapping[str, Any]) -> Run:
     """Joins with what accelerate has prepared: `optimizer` is an AcceleratedOptimizer."""
+    refuse_sharded(model)
     run = keep(join(model, optimizer.optimizer, scaler=optimizer.scaler, **options))
     optimizer.__setstate__({})  # with a scaler it holds the optimiser's step of before
     return run

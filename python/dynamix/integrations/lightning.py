@@ -23,7 +23,7 @@ from ..loader import Loader
 from ..run import Run
 from . import keep
 from .micro_batches import MicroBatches
-from .source import Source, source_of
+from .source import Source, refuse_sharded, source_of
 
 
 class _Batches:
@@ -71,6 +71,7 @@ class Dynamix(Callback):
         schedules = [each.scheduler for each in trainer.strategy.lr_scheduler_configs
                      if each.interval == "step" and each.frequency == 1 and not isinstance(each.scheduler, ReduceLROnPlateau)]
         options = {"scheduler": schedules, "scaler": getattr(trainer.precision_plugin, "scaler", None), **self._options}
+        refuse_sharded(trainer.strategy.model)
         self.run = keep(join(trainer.strategy.model, trainer.optimizers[0], **options))
         if self._state is not None:
             self.run.load_state_dict(self._state)
@@ -147,6 +148,7 @@ class Fabric(_Fabric):
             if len(optimizers) > 1:
                 raise NotImplementedError(f"{len(optimizers)} optimisers: dynamix joins a model with one optimiser")
             options = {"scaler": getattr(self.strategy.precision, "scaler", None), **self._options}
+            refuse_sharded(prepared[0]._forward_module)
             self.dynamix_run = keep(join(prepared[0]._forward_module, optimizers[0], **options))
             if self._training is not None:
                 self._training.serve(self.dynamix_run)

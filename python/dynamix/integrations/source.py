@@ -1,4 +1,4 @@
-"""What a DataLoader that a framework was given says about the data, for `run.loader`."""
+"""What a DataLoader that a framework was given says about the data, for `run.loader`; and which models are not joined through one."""
 from __future__ import annotations
 
 from typing import Any, Dict, NamedTuple, Optional
@@ -6,6 +6,7 @@ from typing import Any, Dict, NamedTuple, Optional
 import torch
 from torch.utils.data import IterableDataset, RandomSampler, SequentialSampler
 
+from ..flat_shards import is_sharded
 from ..loader import Loader
 from ..run import Run
 from ..stream import Stream
@@ -29,6 +30,13 @@ class Source(NamedTuple):
         """The training loader of `run` over this data."""
         return run.loader(self.dataset, self.batch_size, self.shuffle, seed=self.seed, drop_last=self.drop_last,
                           fetch_ahead=fetch_ahead, **self.options)
+
+
+def refuse_sharded(model: torch.nn.Module) -> None:
+    """Raises NotImplementedError for a model that the framework has sharded, of which nobody has shown that its steps are weighted."""
+    if is_sharded(model):
+        raise NotImplementedError("a model that the framework has sharded (FSDP): shard it in a loop of your own, which "
+                                  "dynamix.join takes, or let the framework use DistributedDataParallel")
 
 
 def batches_problem(loader: Any) -> str:
