@@ -32,6 +32,7 @@ struct generation_history {
   std::uint64_t generation = 0;
   std::size_t members = 0;    ///< 0: unknown
   bool chooses_total = false; ///< the members do, whatever is decided
+  bool scripts = false;       ///< they train
   std::map<decision_key, written_decision> writes;
   std::map<std::uint64_t, std::vector<read_decision>> reads; ///< by the step after which they are
 };
@@ -50,7 +51,8 @@ void add(generation_history& history, const ledger::window& window) {
     const auto step = report.first_step + report.training.steps;
     made.step = std::max(made.step, step);
     made.steps = std::max<std::uint64_t>(made.steps, report.training.steps);
-    history.reads[step].push_back({report.host, report.decision, report.global_batch, report.base_batch});
+    if (!history.scripts || report.decision != decision_key{})
+      history.reads[step].push_back({report.host, report.decision, report.global_batch, report.base_batch});
   }
   if (window.workers.size() != history.members)
     made.total = 0; // there are others, for whom another row tells or none
@@ -80,7 +82,8 @@ std::string find_violation(const generation_history& history, std::uint64_t step
     return fmt::format("{}, whose window ended with step {}", says(first), ended);
   const bool may_have_grown = first.total > total && (first.base_total == 0 || first.total <= first.base_total) &&
                               step >= ended + session::undecided_windows * steps;
-  if (total > 0 && total != first.total && !may_have_grown && !history.chooses_total)
+  const bool may_be_less = history.scripts && first.total < total;
+  if (total > 0 && total != first.total && !may_have_grown && !may_be_less && !history.chooses_total)
     return fmt::format("{} with {} samples, and {} were decided", says(first), first.total, total);
   return "";
 }
@@ -97,7 +100,7 @@ std::string find_violation(const generation_history& history) {
 
 } // namespace
 
-decision_history check_decisions(const std::vector<ledger::row>& rows) {
+decision_history check_decisions(const std::vector<ledger::row>& rows, trained_by who) {
   // An arbitrator that knew nothing of the one before may use a generation's number, and keys, once more.
   std::vector<generation_history> histories;
   std::map<std::uint64_t, std::size_t> newest; ///< of that number
@@ -106,7 +109,11 @@ decision_history check_decisions(const std::vector<ledger::row>& rows) {
     const auto [found, first] = newest.try_emplace(generation, histories.size());
     if (first || anew) {
       found->second = histories.size();
-      histories.push_back({.generation = generation, .chooses_total = chooses_total, .writes = {}, .reads = {}});
+      histories.push_back({.generation = generation,
+                           .chooses_total = chooses_total,
+                           .scripts = who == trained_by::scripts,
+                           .writes = {},
+                           .reads = {}});
     }
     return histories[found->second];
   };

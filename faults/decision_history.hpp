@@ -14,6 +14,11 @@
 ///      more, where no other decision has come for some windows: a global batch below the one that training began with
 ///      then grows back to it (session/undecided.hpp). Not under `stigmergic`, whose workers choose it by themselves.
 ///
+/// The group of scripts is their own affair: one of them dies or comes, and the others share their batch sizes anew in
+/// mid-generation of their agents, with no decision in force until they agree on the next one (client/lockstep's
+/// `regroup`). So of scripts, who has none in force contradicts nobody, and the sum may be less than was decided: who
+/// is gone from the group has a share of the decision, and no samples.
+///
 /// A generation begins with what its source had in force. A decision in no row was made by an arbitrator that died
 /// before it wrote the row, or by a shard without a root: whoever first reads it stands for it.
 
@@ -32,6 +37,8 @@ struct decision_history {
   std::string violation;       ///< the first, by generation and step; empty: they are linearisable
 };
 
-decision_history check_decisions(const std::vector<ledger::row>& rows);
+enum class trained_by : std::uint8_t { agents, scripts };
+
+decision_history check_decisions(const std::vector<ledger::row>& rows, trained_by who = trained_by::agents);
 
 } // namespace dynamix::faults

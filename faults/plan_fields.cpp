@@ -99,7 +99,7 @@ std::span<const settings::field<fault_plan>> plan_fields() {
           "not clean, for the reason that it prints last."),
 
       {"limits", "steps_lost_per_fault", in<limits, &fault_limits::steps_lost_per_fault>,
-       "Steps that a fault may cost on average.", whole},
+       "Steps that a fault may cost on average; of no meaning with `script`.", whole},
       {"limits", "detect_seconds", in<limits, &fault_limits::detect_seconds>,
        "Time from each fault until the ledger reports it; 0: no limit.", seconds},
       {"limits", "resume_seconds", in<limits, &fault_limits::resume_seconds>,

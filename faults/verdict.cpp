@@ -24,7 +24,8 @@ void count(const fault_record& record, kind_verdict& into, measures& times) {
   ++into.injected;
   into.bit += record.bit ? 1 : 0;
   into.recovered += record.recovered() ? 1 : 0;
-  into.steps_lost += record.steps_lost;
+  if (into.steps_lost)
+    *into.steps_lost += record.steps_lost;
   if (record.detected_seconds >= 0)
     times.detection.push_back(record.detected_seconds - record.began_seconds);
   if (record.resumed_seconds >= 0)
@@ -101,9 +102,9 @@ void find_reasons(const fault_plan& plan, const std::vector<fault_record>& recor
   must_be_none(static_cast<std::uint64_t>(std::ranges::count_if(
                    records, [&](const auto& each) { return !each.recovered() && had_time(each, limits, run); })),
                "faults were not recovered from in time");
-  if (judged.all.steps_lost > limits.steps_lost_per_fault * judged.all.injected)
-    reasons.push_back(fmt::format("{} steps were lost in {} faults; {} each are allowed", judged.all.steps_lost,
-                                  judged.all.injected, limits.steps_lost_per_fault));
+  if (const auto lost = judged.all.steps_lost.value_or(0); lost > limits.steps_lost_per_fault * judged.all.injected)
+    reasons.push_back(fmt::format("{} steps were lost in {} faults; {} each are allowed", lost, judged.all.injected,
+                                  limits.steps_lost_per_fault));
   const auto within = [&](double measured, double limit, const char* what) {
     if (limit > 0 && measured > limit)
       reasons.push_back(fmt::format("{} took {:.2f} s; {:.2f} s are allowed", what, measured, limit));
@@ -140,10 +141,11 @@ spread spread_of(std::vector<double> values) {
 
 verdict judge(const fault_plan& plan, const std::vector<fault_record>& records, const std::vector<ledger::row>& rows,
               const run_figures& figures) {
-  verdict judged{.figures = figures};
+  const auto none_lost = plan.script.empty() ? std::optional<std::uint64_t>{0} : std::nullopt;
+  verdict judged{.all = {.steps_lost = none_lost}, .figures = figures};
   measures all;
   for (std::size_t kind = 0; kind < fault_kinds.size(); ++kind) {
-    kind_verdict one{.kind = static_cast<fault_kind>(kind)};
+    kind_verdict one{.kind = static_cast<fault_kind>(kind), .steps_lost = none_lost};
     measures times;
     for (const auto& record : records)
       if (record.plan.kind == one.kind) {
@@ -161,7 +163,7 @@ verdict judge(const fault_plan& plan, const std::vector<fault_record>& records, 
                                                   fmt::join(record.plan.hosts, ","), record.began_seconds,
                                                   record.evidence.empty() ? "no evidence" : record.evidence));
   judge_decisions(rows, judged);
-  judged.history = check_decisions(rows);
+  judged.history = check_decisions(rows, plan.script.empty() ? trained_by::agents : trained_by::scripts);
   find_reasons(plan, records, judged);
   judged.clean = judged.reasons.empty() && !figures.interrupted;
   return judged;

@@ -64,7 +64,8 @@ struct kind_verdict {
   std::uint64_t injected = 0;
   std::uint64_t bit = 0;
   std::uint64_t recovered = 0;
-  std::uint64_t steps_lost = 0;
+  /// Nothing: scripts trained. They go on while their agents form a generation, which counts those steps as lost.
+  std::optional<std::uint64_t> steps_lost;
   spread detection; ///< from the beginning to the ledger's word
   spread resumption;
   spread recovery; ///< from the end of the fault to its target's return

@@ -19,7 +19,7 @@ std::vector<std::string> cells(const std::string& name, const kind_verdict& of) 
           std::to_string(of.injected),
           std::to_string(of.bit),
           std::to_string(of.recovered),
-          std::to_string(of.steps_lost),
+          of.steps_lost ? std::to_string(*of.steps_lost) : "-",
           seconds_text(of.detection),
           seconds_text(of.resumption),
           seconds_text(of.recovery)};
@@ -29,11 +29,15 @@ json spread_json(const spread& of) {
   return of.count == 0 ? json(nullptr) : json{{"count", of.count}, {"p50", of.p50}, {"p99", of.p99}, {"max", of.max}};
 }
 
+json count_json(const std::optional<std::uint64_t>& count) {
+  return count ? json(*count) : json(nullptr);
+}
+
 json kind_json(const kind_verdict& of) {
   return {{"injected", of.injected},
           {"bit", of.bit},
           {"recovered", of.recovered},
-          {"steps_lost", of.steps_lost},
+          {"steps_lost", count_json(of.steps_lost)},
           {"detection_seconds", spread_json(of.detection)},
           {"resumption_seconds", spread_json(of.resumption)},
           {"recovery_seconds", spread_json(of.recovery)}};
@@ -51,10 +55,6 @@ std::string losses_text(const run_figures& run) {
   for (const auto& [of, count] : run.losses)
     each += fmt::format("{}{} {}", each.empty() ? "" : ", ", of, count);
   return fmt::format("{} decisions, on their way when what ended was: {}", run.unapplied_by_loss, each);
-}
-
-json count_json(const std::optional<std::uint64_t>& count) {
-  return count ? json(*count) : json(nullptr);
 }
 
 json time_json(double seconds) {
@@ -82,8 +82,9 @@ std::string to_text(const verdict& judged) {
                       history.violation.empty() ? "linearisable" : "NOT LINEARISABLE");
   if (run.unapplied_by_loss > 0)
     text += "unapplied by a loss: " + losses_text(run) + "\n";
-  text += fmt::format("training: {} steps, {} samples, {} steps lost, {}; final accuracy {:.2f} %", run.steps,
-                      run.samples, judged.all.steps_lost, samples_text(run), run.final_accuracy * 100);
+  const auto lost = judged.all.steps_lost ? fmt::format("{} steps lost, ", *judged.all.steps_lost) : "";
+  text += fmt::format("training: {} steps, {} samples, {}{}; final accuracy {:.2f} %", run.steps, run.samples, lost,
+                      samples_text(run), run.final_accuracy * 100);
   text += run.unharmed_accuracy < 0 ? "\n" : fmt::format(", unharmed {:.2f} %\n", run.unharmed_accuracy * 100);
   if (!run.left.empty())
     text += fmt::format("hosts left: {}\n", fmt::join(run.left, ", "));
@@ -145,7 +146,7 @@ std::string to_json(const verdict& judged, const fault_plan& plan, const std::ve
                                   {"detected_seconds", time_json(record.detected_seconds)},
                                   {"resumed_seconds", time_json(record.resumed_seconds)},
                                   {"recovered_seconds", time_json(record.recovered_seconds)},
-                                  {"steps_lost", record.steps_lost},
+                                  {"steps_lost", plan.script.empty() ? json(record.steps_lost) : json(nullptr)},
                                   {"bit", record.bit},
                                   {"evidence", record.evidence}});
   return object.dump(2, ' ', false, json::error_handler_t::replace);

@@ -110,6 +110,35 @@ TEST(DecisionHistory, AllowsAnyGlobalBatchWhereWorkersChooseIt) {
   EXPECT_THAT(under("ppo"), HasSubstr("64 were decided"));
 }
 
+TEST(DecisionHistory, LetsScriptsFormTheirGroupAnewInMidGeneration) {
+  const auto of_scripts = [](const std::vector<row>& rows) {
+    return check_decisions(rows, trained_by::scripts).violation;
+  };
+  const std::vector<row> anew{formed(1, 2), window({1, 1}, {}), window({1, 2}, {1, 1}), window({1, 3}, {}, 60),
+                              window({1, 4}, {1, 3})};
+  EXPECT_EQ(of_scripts(anew), "");
+  EXPECT_EQ(check_decisions(anew, trained_by::scripts).reads, 4U) << "none in force is no reading of a decision";
+  EXPECT_THAT(violation_of(anew), HasSubstr("has no decision in force, and window 1 of term 1 was before"));
+
+  const auto dead = window_of({1, 2}, {said(0, 2, {1, 1}, 64), said(1, 2, {}, 64)}); // its step is done again
+  EXPECT_EQ(of_scripts({formed(1, 2), window({1, 1}, {}), dead}), "");
+  EXPECT_EQ(of_scripts({formed(1, 2), window({1, 1}, {}), window({1, 2}, {1, 1}, 32)}), "") << "one is gone";
+}
+
+TEST(DecisionHistory, HoldsScriptsToTheOrderOfTheirDecisions) {
+  const auto of_scripts = [](const std::vector<row>& rows) {
+    return check_decisions(rows, trained_by::scripts).violation;
+  };
+  EXPECT_THAT(of_scripts({formed(1, 2), window({1, 1}, {}), window({1, 2}, {1, 1}), window({1, 3}, {1, 2}),
+                          window({1, 4}, {}), window({1, 5}, {1, 1})}),
+              HasSubstr("has window 1 of term 1 in force, and window 2 of term 1 was before"));
+  EXPECT_THAT(of_scripts({formed(1, 2), window({1, 1}, {}), window({1, 2}, {1, 1}),
+                          window_of({1, 3}, {said(0, 3, {1, 1}, 64), said(1, 3, {1, 2}, 64)})}),
+              HasSubstr("and w1 window 2 of term 1"));
+  EXPECT_THAT(of_scripts({formed(1, 2), window({1, 1}, {}), window({1, 2}, {1, 1}, 96)}),
+              HasSubstr("with 96 samples, and 64 were decided"));
+}
+
 TEST(DecisionHistory, FindsBatchSizesThatNobodyDecided) {
   EXPECT_EQ(violation_of({formed(1, 2), window({1, 1}, {}), window({1, 2}, {1, 1}, 96)}),
             "generation 1: after step 10 w0 has window 1 of term 1 in force with 96 samples, and 64 were decided");

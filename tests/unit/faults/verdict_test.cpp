@@ -10,6 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 /// A kill that was found after 0.2 s, went on after 0.5 s and was recovered from after 3 s.
 fault_record good_record(std::uint32_t number = 1) {
@@ -86,6 +87,17 @@ TEST_F(AVerdict, NamesWhatWasLost) {
   EXPECT_THAT(judge_all().reasons,
               ElementsAre("2 decisions were lost", "1 decisions came twice", "1 faults were not recovered from in time",
                           "4 steps were lost in 2 faults; 1 each are allowed"));
+}
+
+TEST_F(AVerdict, TellsOfNoStepsThatScriptsLost) {
+  plan_.script = "python3 train.py";
+  records_[1].steps_lost = 3000; // which they trained while their agents formed a generation
+  const auto judged = judge_all();
+  EXPECT_TRUE(judged.clean);
+  EXPECT_THAT(to_text(judged), Not(HasSubstr("steps lost,")));
+  const auto object = nlohmann::json::parse(to_json(judged, plan_, records_));
+  EXPECT_TRUE(object["all"]["steps_lost"].is_null());
+  EXPECT_TRUE(object["injected"][1]["steps_lost"].is_null());
 }
 
 TEST_F(AVerdict, FindsTwoDecisionsOfAWindowAndOldTerms) {
