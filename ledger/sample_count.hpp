@@ -19,8 +19,8 @@ class sample_count {
 public:
   void add(const ledger::row& row);
   /// The sampler's place in the last window against what the workers say was trained; nothing where that window was not
-  /// recorded. An epoch's size is that of the ledger's epochs, where a window in which one ended and the window before
-  /// it are there whole, or else the data set's.
+  /// recorded, or where nothing tells an epoch's size. An epoch's size is that of the ledger's epochs, where a window
+  /// in which one ended and the window before it are there whole, or else the data set's.
   std::optional<sample_account> against(std::uint64_t trained_samples) const;
 
 private:
@@ -34,7 +34,7 @@ private:
     std::uint64_t next_step = 0;
     std::uint64_t trained = 0;
   };
-  /// Nothing of a window in which a report is missing.
+  /// Nothing of a window in which a report is missing, or the batch of somebody who trains.
   static std::optional<place> place_of(const ledger::window& window);
   std::uint64_t epoch_samples() const;
 

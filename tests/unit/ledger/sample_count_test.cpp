@@ -26,6 +26,7 @@ written_run whole_records() {
       said.first_step = 2 * (window - 1);
       said.training.steps = 2;
       said.training.samples = 50;
+      said.global_batch = 50;
       said.epoch = window / 5;
       said.epoch_samples = 100 * (window % 5);
       said.final = window == 10;
@@ -51,6 +52,28 @@ TEST(SampleCount, HoldsTheSamplesThatWereTrainedAgainstThoseThatWereDealt) {
     each.samples = 1050;
   EXPECT_EQ(summarise(records).samples_repeated, 50U);
   EXPECT_EQ(nlohmann::json::parse(to_json(summarise(records)))["samples_dropped"], 0);
+}
+
+/// The ends of epochs in windows of a script's group of three, of which one agent was not in the generation yet.
+TEST(SampleCount, TakesTheSizeOfNoEpochFromAWindowThatDoesNotTellOfAllWhoTrain) {
+  auto records = whole_records();
+  for (auto& row : records.rows)
+    if (auto* window = std::get_if<ledger::window>(&row.entry))
+      for (auto& worker : window->workers)
+        worker.report.global_batch = 75;
+  std::get<ledger::start>(records.rows.front().entry).dataset_samples = 0;
+  EXPECT_FALSE(summarise(records).samples_dropped) << "nothing tells an epoch's size";
+  std::get<ledger::start>(records.rows.front().entry).dataset_samples = 500;
+  EXPECT_EQ(summarise(records).samples_repeated, 0U);
+}
+
+TEST(SampleCount, TakesTheLargestOfSizesThatAreAsFrequent) {
+  auto records = whole_records();
+  for (auto& row : records.rows)
+    if (auto* window = std::get_if<ledger::window>(&row.entry); window != nullptr && window->key.window == 5)
+      window->workers[0].report.training.samples = 20; // another has died behind its last report
+  EXPECT_EQ(summarise(records).samples_dropped, 0U);
+  EXPECT_EQ(summarise(records).samples_repeated, 0U);
 }
 
 TEST(SampleCount, KnowsNoEndOfARunThatWasResumedAndHasNotRecordedItsOwn) {
