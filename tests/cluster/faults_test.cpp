@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cstdlib>
 #include <thread>
 
 namespace dynamix::cluster_test {
@@ -54,6 +55,40 @@ TEST_F(Faults, CutAWorkerOffUntilTheOthersGoOnWithoutIt) {
   EXPECT_EQ(judged["kinds"]["partition"]["bit"], 1);
   EXPECT_EQ(judged["kinds"]["partition"]["recovered"], 1);
   EXPECT_EQ(judged["all"]["detection_seconds"]["count"], 1) << "it was lost";
+}
+
+/// As deployments/faults/scripts-40.toml in small: five hosts of eight there, three of two here.
+TEST_F(Faults, HitScriptsOfAReplicatedOpenTreeWhoseHostsComeAndGo) {
+  const std::string python = DYNAMIX_PYTHON_PROGRAM;
+  if (python.empty() || std::system((python + " -c 'import torch, numpy' 2>/dev/null").c_str()) != 0)
+    GTEST_SKIP() << "no Python has torch and numpy";
+  write_file({.slowdowns = {1, 1, 1},
+              .dataset = "unused",
+              .more = "[supervision]\nmax_restarts = 100\nperiod_ms = 1000\n",
+              .training = "trainer = \"client\"\n",
+              .replicas = 3,
+              .arbitrator = "policy = \"goodput\"\ntopology = \"tree\"\nfanout = 4\n",
+              .window_steps = 10,
+              .cluster = patient_cluster + "membership = \"open\"\nworkers_max = 8\n"});
+  // So that a window has less than an epoch, whose size the windows then tell.
+  replace_in_file("highest = 256\n", "lowest = 2\ninitial = 8\nhighest = 16\n");
+  for (const std::string name : {"w0", "w1", "w2"})
+    replace_in_file("name = \"" + name + "\"\n", "name = \"" + name + "\"\nworkers = 2\nbind_cores = false\n");
+  const auto script = "'" + python + "' -B " DYNAMIX_SOURCE_DIRECTORY "/deployments/scripts/elastic.py ";
+  const auto ended = end_under("after_last_fault_seconds = 1\nscript = \"" + script + "6\"\ncheck = \"" + script +
+                               "check\"\n"
+                               "[limits]\nrecover_seconds = 120\n"
+                               "[[fault]]\nkind = \"kill\"\ntarget = \"leader\"\nat_window = 3\n"
+                               "[[fault]]\nkind = \"join\"\ntarget = \"guest\"\nworkers = 2\nat_window = 3\n"
+                               "[[fault]]\nkind = \"kill\"\ntarget = \"w0/1\"\nat_window = 4\n"
+                               "[[fault]]\nkind = \"kill\"\ntarget = \"w1\"\nat_window = 4\n"
+                               "[[fault]]\nkind = \"leave\"\ntarget = \"guest\"\nat_window = 4\n");
+  ASSERT_EQ(ended.code, 0) << ended.output;
+  const auto judged = verdict();
+  EXPECT_EQ(judged["kinds"]["join"]["recovered"], 1) << ended.output;
+  EXPECT_EQ(judged["kinds"]["kill"]["bit"], 3) << ended.output;
+  EXPECT_EQ(judged["kinds"]["leave"]["recovered"], 1) << ended.output;
+  EXPECT_THAT(contents_of(run().log("check")), HasSubstr("epochs begun"));
 }
 
 TEST_F(Faults, ThatHitNobodyAreNamed) {
