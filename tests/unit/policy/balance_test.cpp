@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <numeric>
 
 namespace dynamix::policy {
@@ -77,6 +78,59 @@ TEST(Balance, IsTheBestSplitThereIs) {
     const auto a_sample = std::max(workers[0].pace.sample_seconds, workers[1].pace.sample_seconds);
     ASSERT_LE(next.slowest_seconds, 1.0201 * best_of_two(total, workers) + a_sample) << "case " << i;
   }
+}
+
+/// In most steps the best shares are not looked for, which must not show.
+TEST(Balance, KeepsSharesExactlyWhileTheBestAreNotNoticeablyFaster) {
+  storage::splitmix64 random(7);
+  std::map<balance_reason, int> seen;
+  for (int i = 0; i < 3000; ++i) {
+    std::vector<balanced_worker> workers;
+    const auto count = 2 + random.below(40);
+    const double spread = random.below(2) == 0 ? 0.02 : 0.7;
+    for (std::size_t each = 0; each < count; ++each) {
+      auto one = worker(1e-3 * std::exp(spread * normal(random)), 0, 0, 0.01 * uniform(random));
+      one.lowest = static_cast<std::uint32_t>(random.below(40));
+      workers.push_back(one);
+    }
+    const auto total = 64 * count + random.below(count);
+    const auto slowest = [&](const batches& of) {
+      double seconds = 0;
+      for (std::size_t each = 0; each < count; ++each)
+        seconds = std::max(seconds, workers[each].pace.fixed_seconds + of[each] * workers[each].pace.sample_seconds);
+      return seconds;
+    };
+    // All to the last, from which shares mostly move to the best that there are.
+    workers.back().batch = static_cast<std::uint32_t>(total);
+    const auto searched = balance(total, workers);
+    if (searched.reason == balance_reason::kept) // what was made to fit was good enough
+      continue;
+    const bool evens = searched.reason == balance_reason::evened;
+    const auto best = slowest(searched.batches);
+    batches even(count, static_cast<std::uint32_t>(total / count));
+    for (std::size_t each = 0; each < total % count; ++each)
+      ++even[each];
+    auto held = random.below(3) == 0 ? even : searched.batches;
+    for (std::size_t moves = random.below(6); moves > 0; --moves) {
+      const auto from = random.below(count);
+      if (held[from] <= workers[from].lowest)
+        continue;
+      --held[from];
+      ++held[random.below(count)];
+    }
+    for (std::size_t each = 0; each < count; ++each)
+      workers[each].batch = held[each];
+    const auto next = balance(total, workers);
+    const bool is_even = held == even;
+    const bool stays = is_even ? evens || slowest(held) <= 1.02 * best : !evens && slowest(held) <= 1.005 * best;
+    const auto expected = stays ? balance_reason::kept : evens ? balance_reason::evened : balance_reason::moved;
+    ASSERT_EQ(next.reason, expected) << "case " << i;
+    ASSERT_EQ(next.batches, stays ? held : searched.batches) << "case " << i;
+    ++seen[next.reason];
+  }
+  EXPECT_GT(seen[balance_reason::kept], 100);
+  EXPECT_GT(seen[balance_reason::moved], 100);
+  EXPECT_GT(seen[balance_reason::evened], 0);
 }
 
 TEST(Balance, KeepsTheGlobalBatchWhateverTheSharesAndAsFarAsBoundsAllow) {
