@@ -38,9 +38,11 @@ struct top_arguments {
 /// Gives the state of a run as JSON, without the past. Empty, with a problem, where there is none now.
 using state_source = std::function<std::string(std::string& problem)>;
 
-/// Whether what answers is not the one that was called. cpp-httplib has one error for it before 0.18, and two since.
+/// Whether what answers is not the one that was called. cpp-httplib has one error for it before 0.18 and two since, and
+/// gives them other names in between.
 bool proves_no_name(httplib::Error error) {
-  return httplib::to_string(error).starts_with("SSL server");
+  const auto name = httplib::to_string(error);
+  return name.starts_with("SSLServer") || name.starts_with("SSL server");
 }
 
 state_source from_page(const std::string& url, const std::string& token, const std::string& authority) {
