@@ -12,6 +12,7 @@ libdynamix (DYNAMIX_LIBRARY).
 import argparse
 import json
 import logging
+import logging.handlers
 import multiprocessing
 import os
 import pathlib
@@ -86,15 +87,6 @@ MODELS = {"lenet": (lenet, (1, 28, 28), False), "vgg": (vgg, (3, 32, 32), False)
           "transformer": (GPT, (128,), True), "lstm": (LSTM, (128,), True), "mlp": (mlp, (784,), False)}
 
 
-class Lines(logging.Handler):
-    def __init__(self):
-        super().__init__(logging.WARNING)
-        self.lines = []
-
-    def emit(self, record):
-        self.lines.append(record.getMessage())
-
-
 def prepared(name):
     """(model, optimiser, inputs and targets of START rows, loss)."""
     make, shape, letters = MODELS[name]
@@ -123,8 +115,9 @@ def search(name, megabytes, end):
     model, optimizer, inputs, targets, loss_of = prepared(name)
     run = dynamix.join(model, optimizer, agent="off", rule="constant")
     loader = run.loader(torch.utils.data.TensorDataset(torch.arange(START * STEPS)), batch_size=START, highest_batch=HIGHEST)
-    tried, lines = [], Lines()
-    logging.getLogger("dynamix").addHandler(lines)
+    tried, warnings = [], logging.handlers.BufferingHandler(sys.maxsize)
+    warnings.setLevel(logging.WARNING)
+    logging.getLogger("dynamix").addHandler(warnings)
 
     def counted(given, wanted):
         tried.append(len(given))
@@ -138,7 +131,7 @@ def search(name, megabytes, end):
         run.backward(counted, inputs[places], targets[places])
         optimizer.step()
     run.close()
-    end.send((found, trials, len(lines.lines) + sum(rows != found for rows in tried[len(trials):])))
+    end.send((found, trials, len(warnings.buffer) + sum(rows != found for rows in tried[len(trials):])))
 
 
 def holds(name, megabytes, rows, end):

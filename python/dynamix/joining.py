@@ -143,6 +143,8 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
                "window_steps": window_steps, "balance": raw.BALANCES[balance]}
     if process_group is None and weighting == "gradients":
         process_group = flat_group_of(model)
+    if elastic_least and elastic is None:
+        raise ValueError("elastic_least=... is of an elastic run: give elastic=store, too")
     peers = (Peers(group_of(unwrapped(model), process_group, mesh_of(model))) if elastic is None else
              members_through(elastic, agent, elastic_seconds, elastic_least))
     if peers.size > 1 and peers.position == 0:

@@ -61,6 +61,8 @@ class Elastic(unittest.TestCase):
     def test_training_begins_with_no_more_members_than_there_are(self):
         with self.assertRaisesRegex(ValueError, r"elastic_least=3: training begins with 1 to \$WORLD_SIZE \(2\) members"):
             alone(lambda _: make(torch.distributed.HashStore(), elastic_least=3), 2)
+        with self.assertRaisesRegex(ValueError, "elastic_least=... is of an elastic run"):
+            dynamix.join(nn.Linear(2, 1), torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1), agent="off", elastic_least=1)
 
     @unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
     def test_runs_outlive_their_members_while_agents_decide(self):
