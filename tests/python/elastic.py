@@ -27,7 +27,7 @@ SAMPLES = 180
 EPOCHS = 24
 RUN_SECONDS = 300
 HOST_SECONDS = 3
-LEARNING_RATE = 0.003  # stable at four times the batch size, too, to which agents may raise it
+LEARNING_RATE = 0.001  # stable at any batch sizes that agents may decide on: what diverges makes rounding large
 
 
 def read(shard):
@@ -312,8 +312,8 @@ class Trial:
         for own, numbers in zip(model.parameters(), end):
             error = float((own.detach() - torch.tensor(numbers)).abs().max()) / largest
             self.replay_error = max(self.replay_error, error)
-        if self.replay_error > 1e-5:  # rounding makes 3e-7, one missing sample 1.4e-4 and more
-            self.problems.append(f"a replay in one process comes to other parameters: {self.replay_error}")
+            if not error <= 1e-5:  # or it is NaN; rounding makes 3e-7, one missing sample 4e-5 and more
+                self.problems.append(f"a replay in one process comes to other parameters: {error}, largest {largest}")
 
     def _time(self, lines, deaths):
         for number, (dead, at) in enumerate(deaths):

@@ -175,14 +175,15 @@ model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 run = dynamix.join(model, optimizer)
 loader = run.loader(torch.utils.data.TensorDataset(torch.randn(400, 8)), batch_size=8)
-checkpoint = os.path.join(sys.argv[1], "checkpoint")
+checkpoint, killed = os.path.join(sys.argv[1], "checkpoint"), os.path.join(sys.argv[1], "killed")
 if os.path.exists(checkpoint):
     state = torch.load(checkpoint)
     model.load_state_dict(state["model"])
     run.load_state_dict(state["dynamix"])
 for epoch in range(run.epoch, 3):
     for number, (values,) in enumerate(loader):
-        if (rank, epoch, number) == (1, 1, 2) and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        if (rank, epoch, number) == (1, 1, 2) and not os.path.exists(killed):
+            open(killed, "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
         optimizer.zero_grad()
         model(values).square().mean().backward()
@@ -327,7 +328,7 @@ class Trouble(unittest.TestCase):
             with open(script, "w", encoding="ascii") as file:
                 file.write(SCRIPT)
             command = [agents.program(), "exec", "--workers", "2", "--out", run, "--", *agents.torchrun(),
-                       "--nproc_per_node", "2", "--max_restarts", "1", script, folder]
+                       "--nproc_per_node", "2", "--max_restarts", "2", script, folder]  # one more than it needs: a group may not meet
             environment = {**os.environ, "PYTHONPATH": ranks.PACKAGE, "OMP_NUM_THREADS": "1"}
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=400)
             self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))
@@ -335,7 +336,7 @@ class Trouble(unittest.TestCase):
                 with open(os.path.join(folder, f"samples-{rank}"), encoding="ascii") as file:
                     self.assertEqual(file.read(), "1200")
             with open(os.path.join(run, "logs", "worker-1.log"), encoding="utf-8") as file:
-                self.assertIn("client_lost", file.read())
+                self.assertIn("client_lost", file.read(), done.stdout.decode(errors="replace"))
 
 
 class Versions(unittest.TestCase):
