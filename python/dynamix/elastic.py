@@ -23,7 +23,7 @@ import threading
 import time
 import zlib
 from datetime import timedelta
-from typing import Any, Callable, Collection, Dict, List, Optional, Protocol, Sequence, Set
+from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Set
 
 import torch
 import torch.distributed
@@ -39,6 +39,8 @@ _FORM_SECONDS, _FORM_SECONDS_EACH = 5, 0.5  # each: many members of one machine 
 _LOOK_SECONDS = 0.05     # between two looks for members that come
 _POLL_SECONDS = 0.003
 _END_SECONDS = 2         # that a member which has finished waits for the others
+_LOOK = timedelta(seconds=0.5)  # between two looks whether a collective can still come to its end
+_LEAVE_SECONDS = 1       # that the threads of a group whose sockets are cut are waited for
 _ENDED = "the training of this store has come to its end; a new one needs a new store"
 
 def _process() -> List[Any]:
@@ -68,10 +70,23 @@ class _Work:
         self._work = work
 
     def wait(self) -> None:
+        """Raises Broken where the generation has ended. Gloo tells that of a connection's end, but not to an operation whose
+        data are partly sent or received on it: that one would wait for as long as collectives may take."""
+        while not self._ends_soon():
+            reason = self._members.why_over()
+            if reason:
+                raise self._members.fail(reason)
         try:
             self._work.wait()
         except RuntimeError as problem:
             raise self._members.fail(str(problem)) from None
+
+    def _ends_soon(self) -> bool:
+        try:
+            self._work.wait(_LOOK)
+        except RuntimeError:  # it has failed, or the look is over
+            pass
+        return bool(self._work.is_completed())
 
     def get_future(self) -> Any:
         return self._work.get_future()
@@ -99,7 +114,8 @@ class Members(Peers):
         self._roster: Dict[int, List[Any]] = {}  # identities of the present members
         self._gradients: Any = None
         self._row_group: Any = None
-        self._connections = Connections()
+        self._connections = Connections()        # that have come up while this generation's groups were formed
+        self._between = self._connections        # of these, those to other members, once they are known
         self._looked = 0.0
 
     # A generation's end
@@ -111,9 +127,18 @@ class Members(Peers):
         self._connections.cut()
         return Broken(self.broken)
 
+    def why_over(self) -> str:
+        """As far as this member's connections tell; empty where nothing does."""
+        return self.broken or ("a connection to another member has ended" if self._between.have_lost_one() else "")
+
     def leave(self) -> None:
+        """Ends the groups. On a thread: their own may wait on for an operation that Gloo has forgotten (`_Work.wait`)."""
         self._connections.cut()
+        groups = [self._gradients, self._row_group]
         self._gradients = self._row_group = None
+        ending = threading.Thread(target=groups.clear, daemon=True)
+        ending.start()
+        ending.join(_LEAVE_SECONDS)
 
     def close_inherited(self) -> None:
         self._connections.close()
@@ -124,7 +149,7 @@ class Members(Peers):
         """Forms the next generation of all members that live: those of the last one and those that wait to come in. The
         first is of all members that training begins with, and so is one of `everyone`: where none has begun to train.
 
-        Raises DynamixError where it does not come about in time.
+        Raises DynamixError where it does not come about in time, Broken where it has ended already.
         """
         limit = time.monotonic() + self._timeout
         self.leave()
@@ -139,6 +164,7 @@ class Members(Peers):
             if self._form_generation(number):
                 self.generation, self.broken = number, ""
                 self.present = [member in roster for member in range(self.size)]
+                self._find_connections()
                 return
             if time.monotonic() > limit:
                 raise DynamixError(f"no group could be formed within {self._timeout:.0f} s")
@@ -169,7 +195,7 @@ class Members(Peers):
             else:
                 time.sleep(_POLL_SECONDS)
 
-    def _awaited(self, number: int, everyone: bool, here: Collection[int]) -> Set[int]:
+    def _awaited(self, number: int, everyone: bool, here: Mapping[int, List[Any]]) -> Set[int]:
         """Who has to come yet before the generation is closed: on one machine, those of the last one that live. One that
         comes anew leaves it to them."""
         absent = set(range(self.size)) - set(here) if len(here) < self._least else set()  # where none has begun to train
@@ -180,7 +206,9 @@ class Members(Peers):
         living = {member for member, identity in last.items() if not self._is_dead(identity)}
         if not living and any(self._read(self._name(identity)) == "finished" for identity in last.values()):
             raise Ended(_ENDED)
-        return living - set(here) if living else absent  # nobody has the training's state: it begins again
+        if not living:
+            return absent  # nobody has the training's state: it begins again
+        return {member for member in living if here.get(member) != last[member]}  # another process may have taken its place
 
     @property
     def can_begin(self) -> bool:
@@ -217,7 +245,8 @@ class Members(Peers):
     def _form_generation(self, number: int) -> bool:
         """On a thread that is left where it does not come to an end: a member may die meanwhile."""
         members = sorted(self._roster)
-        self._connections, formed = Connections(), []
+        self._connections = self._between = Connections()
+        formed: List[Any] = []
 
         def form() -> None:
             again = _connected_anew(self._given)
@@ -231,15 +260,39 @@ class Members(Peers):
         limit = time.monotonic() + _FORM_SECONDS + _FORM_SECONDS_EACH * len(members)
         while thread.is_alive() and time.monotonic() < limit:
             thread.join(0.02)
-            if any(self._is_dead(identity) for identity in self._roster.values()):
+            if self._somebody_is_dead():
                 thread.join(0.1)
                 break
         self._connections.formed()
-        if len(formed) < 2:
+        if not self._have_all_formed(number, len(formed) == 2, limit):
             self._connections.cut()
             return False
         self._gradients, self._row_group = formed
         return True
+
+    def _have_all_formed(self, number: int, formed: bool, limit: float) -> bool:
+        """One answer for all: a member that had formed the groups would wait in them for one that has given them up, whose
+        abandoned thread may still take connections, and that one would wait for the other to come to the next generation."""
+        name, answer = f"{number}/outcome", "" if formed else "given up"
+        if formed and self._store.add(f"{number}/formed", 1) == len(self._roster):
+            answer = "formed"
+        while not self._read(name):
+            if not answer and (time.monotonic() > limit or self._somebody_is_dead()):
+                answer = "given up"
+            if answer:
+                self._store.compare_set(name, "", answer)
+            else:
+                time.sleep(_POLL_SECONDS)
+        return self._read(name) == "formed"
+
+    def _find_connections(self) -> None:
+        """Threads of the script's may have opened some meanwhile, which they close when they like."""
+        between = Connections()
+        between.find(lambda own: [said or [] for member, said in enumerate(self.gather_objects(own)) if member != self.position], None)
+        self._between = between
+
+    def _somebody_is_dead(self) -> bool:
+        return any(self._is_dead(identity) for identity in self._roster.values())
 
     def _roster_name(self) -> str:
         """The same on the members of this generation alone, whatever else meets in their store."""

@@ -89,6 +89,9 @@ class Membership:
                     alignment.align()
             except Broken:
                 members.broken = members.broken or "it was not formed"
+            except BaseException:  # the script may catch it, and its process live on: nobody is to wait for that
+                members.say_left()
+                raise
 
     def _regroup(self, closes: bool = False) -> None:
         """Forms the group anew, and goes on behind the last step that any member has completed. `closes`: this member has."""

@@ -69,6 +69,10 @@ class Connections:
         now = open_sockets()
         return {descriptor: name for descriptor, name in self._own.items() if now.get(descriptor) == name}
 
+    def have_lost_one(self) -> bool:
+        """Gloo closes a connection that the other side has ended."""
+        return len(self._still_open()) < len(self._own)
+
     def cut(self) -> None:
         """Ends them. Gloo's listening socket stays: `accept` that fails on Gloo's own thread ends the process."""
         for descriptor in self._still_open():

@@ -2,9 +2,11 @@
 import ctypes
 import io
 import json
+import mmap
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,9 +24,11 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import dynamix
+import dynamix.elastic
 from dynamix import structures as raw
 from dynamix.client import Client
 from dynamix.elastic import Members, _load
+from dynamix.peers import Broken
 
 
 class Elastic(unittest.TestCase):
@@ -221,6 +225,74 @@ class Stores(unittest.TestCase):
             self.assertEqual(ranks.run(read_while_a_group_forms, 1, served.port, prefixes), [(False, False)])
 
 
+def member_of_all(path, rank, world):
+    """A member whose next generation is of all that come to this store."""
+    members = Members(torch.distributed.FileStore(path, -1), rank, world, 10 * ranks.SECONDS)
+    members._store.set(f"identity/{rank}", json.dumps(members._identity))
+    members._roster = {member: json.loads(members._store.get(f"identity/{member}")) for member in range(world)}
+    members.present = [True] * world
+    return members
+
+
+def form_what_the_second_gives_up(_, __, path, rank):
+    """It does so at once, and its thread forms the groups all the same, as one does that was only slow."""
+    if rank == 1:
+        dynamix.elastic._FORM_SECONDS = -2
+    formed = member_of_all(path, rank, 2)._form_generation(1)
+    pathlib.Path(f"{path}-{rank}").touch()
+    wait_until(lambda: os.path.exists(f"{path}-{1 - rank}"))  # whoever ends early is lost to the other
+    return formed
+
+
+def kill_the_second_amid_an_exchange(_, __, path, rank, source, received):
+    """What ended the first one's exchange. `received`: memory of both, where the other side of `source` has its tensor."""
+    members = member_of_all(path, rank, 2)
+    assert members._form_generation(1)
+    values = torch.frombuffer(received, dtype=torch.float32) if rank != source else torch.ones(len(received) // 4)
+
+    def kill():
+        while not received[3]:
+            pass
+        os.kill(members._roster[1][2], signal.SIGKILL)
+
+    if rank == 0:
+        threading.Thread(target=kill, daemon=True).start()
+    try:
+        members.broadcast(values, source)
+    except Broken as problem:
+        members.leave()
+        return str(problem)
+
+
+class Generations(unittest.TestCase):
+    def test_are_not_begun_by_some_of_their_members_where_another_has_given_up(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "store")
+            with ranks.Group(form_what_the_second_gives_up, 1, path, 0) as one, \
+                    ranks.Group(form_what_the_second_gives_up, 1, path, 1) as other:
+                self.assertEqual([one.result(0), other.result(0)], [(True, False)] * 2)
+
+    def test_end_where_a_member_dies_that_has_sent_or_received_a_part_of_a_tensor(self):
+        """Of such an operation Gloo does not tell that its connection has ended."""
+        for source in (0, 1):
+            received = mmap.mmap(-1, 2**27)
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "store")
+                with ranks.Group(kill_the_second_amid_an_exchange, 1, path, 1, source, received), \
+                        ranks.Group(kill_the_second_amid_an_exchange, 1, path, 0, source, received) as survives:
+                    survives.limit = time.monotonic() + ranks.SECONDS / 3
+                    good, text = survives.result(0)
+                    self.assertTrue(good and text, f"member {source} sends: {text}")
+
+    def test_await_a_member_that_lives_though_another_process_has_its_number(self):
+        store = torch.distributed.HashStore()
+        members = [Members(store, rank, 2, 1) for rank in (0, 1, 1)]
+        last = {member: members[member]._identity for member in (0, 1)}
+        members[0]._store.set("1/closed", json.dumps(last))
+        self.assertEqual(members[0]._awaited(2, False, {0: last[0], 1: members[2]._identity}), {1})
+        self.assertEqual(members[0]._awaited(2, False, last), set())
+
+
 class Introductions(unittest.TestCase):
     def columns(self, **given):
         """Of a member's introduction, as the library writes it."""
@@ -290,7 +362,43 @@ class States(unittest.TestCase):
             self.assertEqual(str(_load(self.packed(state))), str(state))
 
 
+def train_beside_one_that_is_refused(_, __, folder, rank):
+    """The first member's steps, or why the second was refused, whose process lives on."""
+    refused, ended = os.path.join(folder, "refused"), os.path.join(folder, "ended")
+
+    def train(_):
+        model = nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        run = dynamix.join(model, optimizer, agent="off", elastic=torch.distributed.FileStore(os.path.join(folder, "store"), -1),
+                           elastic_least=1, elastic_seconds=10 * ranks.SECONDS)
+        try:
+            loader = run.loader(data(), batch_size=4 + rank)
+        except dynamix.DynamixError as problem:
+            pathlib.Path(refused).touch()
+            wait_until(lambda: os.path.exists(ended))
+            return str(problem)
+        train_batch, left = ranks.trainer(run, model, optimizer), 3
+        while left:
+            left -= os.path.exists(refused)
+            for batch in loader:
+                train_batch(batch)
+            pathlib.Path(folder, "trains").touch()
+        return run.status.step
+    return alone(train, 2, rank)
+
+
 class Refusals(unittest.TestCase):
+    def test_of_a_member_whose_process_lives_on_hold_nobody_up(self):
+        with tempfile.TemporaryDirectory() as folder, ranks.Group(train_beside_one_that_is_refused, 1, folder, 0) as trains:
+            self.assertTrue(wait_until(lambda: os.path.exists(os.path.join(folder, "trains"))))
+            with ranks.Group(train_beside_one_that_is_refused, 1, folder, 1) as refused:
+                trains.limit = time.monotonic() + ranks.SECONDS / 3
+                good, steps = trains.result(0)
+                pathlib.Path(folder, "ended").touch()
+                self.assertTrue(good, steps)
+                self.assertGreater(steps, 45)
+                self.assertIn("with another batch size", refused.result(0)[1])
+
     def test_of_a_member_that_comes_into_a_stream_with_another_world_size(self):
         with tempfile.TemporaryDirectory() as folder, ranks.Group(train_a_stream, 1, folder, 0, 2, 0) as others:
             with ranks.Group(train_a_stream, 1, folder, 1, 2, 3) as dies:
