@@ -3,20 +3,21 @@
 
     PYTHONPATH=python benchmarks/memory_finder.py --out D [--megabytes 300] [--models lenet,vgg]
 
-Each model is searched, then trained for some steps with the batch that was found, in a process of its own whose address space is
-limited (RLIMIT_AS) to so much beyond what it has when model, optimiser and data are there. Then more processes, each with that
-limit, train with one number of rows, until the largest that runs is known to within a sixteenth. The table has the trials, the batch
-found, the largest one, and how often memory ran out behind the search. A model's file in D is not made again. Needs torch and
-libdynamix (DYNAMIX_LIBRARY).
+Each model is searched, then trained for some steps with the batch that was found, in a process of its own. When model, optimiser and
+data are there it enters a control group in which it gets so much more, or is killed. Then more processes, each with that limit, train
+with one number of rows, until the largest that runs is known to within a sixteenth. The table has the trials, the batch found, the
+largest one, and how often memory ran out behind the search. A model's file in D is not made again. Needs torch, libdynamix
+(DYNAMIX_LIBRARY), and root, for the control groups.
 """
 import argparse
+import contextlib
+import itertools
 import json
 import logging
 import logging.handlers
 import multiprocessing
 import os
 import pathlib
-import resource
 import sys
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -105,12 +106,26 @@ def prepared(name):
     return model, torch.optim.AdamW(model.parameters(), lr=1e-3), inputs, targets, loss_of
 
 
-def limit_memory(megabytes):
-    has = int(pathlib.Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (has + megabytes * 2**20,) * 2)
+@contextlib.contextmanager
+def limited_group(megabytes):
+    """A control group, of whichever version limits memory here."""
+    first = pathlib.Path("/sys/fs/cgroup/memory")
+    root, limit = (first, "memory.limit_in_bytes") if first.is_dir() else (first.parent, "memory.max")
+    group = root / f"dynamix-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / limit).write_text(str(megabytes * 2**20), encoding="ascii")
+        yield group
+    finally:
+        group.rmdir()
 
 
-def search(name, megabytes, end):
+def enter(group):
+    """What this process has got before counts for the group that it was in."""
+    (group / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
+
+
+def search(name, group, end):
     """Sends (rows found, rows of each trial, how often memory ran out in training behind it)."""
     model, optimizer, inputs, targets, loss_of = prepared(name)
     run = dynamix.join(model, optimizer, agent="off", rule="constant")
@@ -124,22 +139,23 @@ def search(name, megabytes, end):
         return loss_of(given, wanted)
 
     loss_of(inputs, targets).backward()  # what a first pass allocates for good
-    limit_memory(megabytes)
+    enter(group)
     found = run.find_batch(counted, inputs, targets, highest=HIGHEST)
-    trials, places = list(tried), torch.arange(found) % START
+    passes, places = len(tried), torch.arange(found) % START
     for _ in loader:  # its rows stand for larger ones
         run.backward(counted, inputs[places], targets[places])
         optimizer.step()
     run.close()
-    end.send((found, trials, len(warnings.buffer) + sum(rows != found for rows in tried[len(trials):])))
+    trials = [rows for rows, _ in itertools.groupby(tried[:passes])]
+    end.send((found, trials, len(warnings.buffer) + sum(rows != found for rows in tried[passes:])))
 
 
-def holds(name, megabytes, rows, end):
+def holds(name, group, rows, end):
     """Sends something where so many rows can be trained."""
     model, optimizer, inputs, targets, loss_of = prepared(name)
     places = torch.arange(rows) % START
     loss_of(inputs, targets).backward()
-    limit_memory(megabytes)
+    enter(group)
     for _ in range(2):
         optimizer.zero_grad()
         loss_of(inputs[places], targets[places]).backward()
@@ -147,19 +163,20 @@ def holds(name, megabytes, rows, end):
     end.send(True)
 
 
-def apart(work, *given):
+def apart(work, name, megabytes, *given):
     """What `work` sends from a process of its own; None where that ends before."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=work, args=(*given, theirs))
-    process.start()
-    theirs.close()
-    try:
-        return ours.recv()
-    except EOFError:
-        return None
-    finally:
-        process.join()
+    with limited_group(megabytes) as group:
+        process = context.Process(target=work, args=(name, group, *given, theirs))
+        process.start()
+        theirs.close()
+        try:
+            return ours.recv()
+        except EOFError:
+            return None
+        finally:
+            process.join()
 
 
 def measure(name, megabytes):

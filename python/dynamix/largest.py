@@ -20,7 +20,9 @@ from torch.optim import Optimizer
 
 MOST_TRIALS = 5
 _MARGIN = 0.1        # of the memory that there is
-_STEPS = 8.0         # times as many rows as have run, at most, are tried next where too many would end the process
+_HOST_MARGIN = 0.25  # of the host's, whose allocator tears it to pieces from step to step, and whose lack ends the process
+_HOST_STEPS = 16     # times as many rows as have run, at most, are tried next there
+_HOST_REACH = 0.5    # of the way to what should fit: memory has grown up to 1.3 times as much as rows
 _CLOSE = 1 / 16      # of what has run: no nearer is looked
 
 
@@ -64,9 +66,8 @@ def choose(trials: Sequence[Trial], start: int, highest: int, room: float, kills
         if len(trials) == MOST_TRIALS:
             return Choice(0, True, f"memory does not hold {failed} rows")
         return Choice(max(1, failed // 4), False, f"memory does not hold {failed} rows")
-    room_for = _room_for(trials, room)
-    beyond = failed or highest + 1
-    most = min(highest, beyond - 1, room_for)
+    room_for = _room_for(trials, room, kills)
+    most = min(highest, (failed or highest + 1) - 1, room_for)
     if failed:
         settled = ran - math.ceil(ran * _MARGIN) if ran > 1 else ran
         if len(trials) == MOST_TRIALS or failed - ran <= max(1, int(ran * _CLOSE)):
@@ -75,26 +76,22 @@ def choose(trials: Sequence[Trial], start: int, highest: int, room: float, kills
         if wanted <= ran:
             return Choice(settled, True, f"memory does not hold {failed} rows, and {ran} take nearly all of it")
         return Choice(wanted, False, f"between {ran}, which ran, and {failed}")
-    if kills:
-        most = min(most, int(ran * _STEPS))
     if most < ran:
         return Choice(max(1, most), True, f"{ran} rows leave less than the margin")
     if len(trials) == MOST_TRIALS or most - ran <= int(ran * _CLOSE):
         return Choice(ran, True, "nobody wants more" if ran >= highest else f"{ran} rows take nearly all of it")
+    if kills:
+        most = min(most, ran * _HOST_STEPS, ran + math.ceil(_HOST_REACH * (room_for - ran)))
     return Choice(most, False, f"by what {ran} rows take")
 
 
-def _room_for(trials: Sequence[Trial], room: float) -> int:
+def _room_for(trials: Sequence[Trial], room: float, kills: bool) -> int:
     """Rows that fit by what trials took, the margin left; a large number where none was measured."""
-    measured = sorted((trial.rows, trial.bytes) for trial in trials if trial.ran and trial.bytes > 0)
+    measured = [trial for trial in trials if trial.ran and trial.bytes > 0]
     if not measured:
         return 2**30
-    rows, took = measured[-1]
-    before, took_before = measured[-2] if len(measured) > 1 else (0, 0.0)
-    a_row = (took - took_before) / (rows - before) if rows > before else 0.0
-    if a_row <= 0:
-        a_row, before, took_before = took / rows, 0, 0.0
-    return min(2**30, int(before + (room * (1 - _MARGIN) - took_before) / a_row))
+    newest = max(measured)  # by its mean: an allocator has room to spare at one trial, and has torn it to pieces at another
+    return min(2**30, int(room * (1 - (_HOST_MARGIN if kills else _MARGIN)) * newest.rows / newest.bytes))
 
 
 class Host:
@@ -107,12 +104,16 @@ class Host:
 
     def room(self) -> float:
         """Bytes that this process can still get: of the machine, of its control groups, of its own limits."""
-        found = [_of_file("/proc/meminfo", "MemAvailable")]
+        found = [self.left()]
         for kind, used in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
             most = resource.getrlimit(kind)[0]
             if most != resource.RLIM_INFINITY:
                 found.append(most - _of_process(used))
-        return max(0.0, min(found + list(_of_groups())))
+        return max(0.0, min(found))
+
+    def left(self) -> float:
+        """Of the machine and of its control groups alone: what trials have freed is there again, which its own addresses do not tell."""
+        return max(0.0, min(_of_file("/proc/meminfo", "MemAvailable"), *_of_groups(), math.inf))
 
     def begin(self) -> None:
         """A trial begins."""
@@ -145,6 +146,9 @@ class Device:
         held = self._cuda.memory_reserved(self._device) - self._cuda.memory_allocated(self._device)
         return float(free + held)
 
+    def left(self) -> float:
+        return self.room()
+
     def begin(self) -> None:
         self._cuda.reset_peak_memory_stats(self._device)
 
@@ -166,19 +170,24 @@ def _of_process(name: str) -> float:
 
 
 def _of_groups() -> Iterator[float]:
-    """What the control groups of this process (version 2) leave."""
+    """What the control groups of this process leave, of either version."""
     with contextlib.suppress(OSError, ValueError):
-        own = next(line[3:] for line in pathlib.Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines() if line.startswith("0::"))
-        group = pathlib.Path("/sys/fs/cgroup") / own.strip("/")
-        for folder in [group, *group.parents]:
-            if not (folder / "memory.max").exists():
+        for line in pathlib.Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+            _, kinds, own = line.split(":", 2)
+            if not kinds:
+                root, limit, usage, prefix = "/sys/fs/cgroup", "memory.max", "memory.current", ""
+            elif "memory" in kinds.split(","):
+                root, limit, usage, prefix = "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"
+            else:
                 continue
-            most = (folder / "memory.max").read_text(encoding="ascii").strip()
-            if most != "max":
-                used = int((folder / "memory.current").read_text(encoding="ascii"))
-                parts = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
-                files = int(parts.get("inactive_file", 0)) + int(parts.get("active_file", 0))  # which the kernel gives up
-                yield float(int(most) - used + files)
+            group = pathlib.Path(root, own.strip("/"))
+            for folder in [group, *group.parents]:
+                most = (folder / limit).read_text(encoding="ascii").strip() if (folder / limit).exists() else "max"
+                if most != "max":
+                    used = int((folder / usage).read_text(encoding="ascii"))
+                    parts = dict(row.split() for row in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+                    files = sum(int(parts.get(f"{prefix}{kind}_file", 0)) for kind in ("inactive", "active"))  # which the kernel gives up
+                    yield float(int(most) - used + files)
 
 
 def memory_of(parameters: Sequence[torch.nn.Parameter]) -> Any:
@@ -245,8 +254,7 @@ def search(attempt: Callable[[int], bool], memory: Any, start: int, highest: int
     while True:
         chosen = choose(trials, start, highest, room, memory.kills)
         if chosen.ends:
-            # What lies free between used blocks is missing where addresses are limited, and serves no large tensor.
-            fits = max(1, _room_for(trials, memory.room()))
+            fits = max(1, _room_for(trials, memory.left(), memory.kills))
             if fits < chosen.rows:
                 chosen = Choice(fits, True, f"{chosen.reason}; the trials have left less room than there was")
             return chosen, trials

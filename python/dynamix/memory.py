@@ -33,6 +33,9 @@ def is_out_of_memory(problem: BaseException) -> bool:
         "could not create a primitive" in text and "primitive descriptor" not in text)
 
 
+_PASSES = 2  # of a trial: the second one, as each step of the training, meets memory as the one before has left it
+
+
 class Guard:
     """Trains batches of one run within the memory that there is."""
 
@@ -61,9 +64,11 @@ class Guard:
         def attempt(wanted: int) -> bool:
             problem.clear()
             try:
-                with unsynced(self._model):
-                    loss: Any = loss_of(*resized(tuple(batch), rows, wanted))
-                    (loss if self._scaler is None else self._scaler.scale(loss)).backward()
+                for _ in range(_PASSES):
+                    self._drop_gradients()
+                    with unsynced(self._model):
+                        loss: Any = loss_of(*resized(tuple(batch), rows, wanted))
+                        (loss if self._scaler is None else self._scaler.scale(loss)).backward()
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise

@@ -318,7 +318,7 @@ class Run(Membership):
         Args:
             loss_of, batch: as `backward` takes them. Of a run that deals by cost, the batch at hand.
             highest: rows that nobody wants more than; 0: eight times those of `batch`.
-        Returns the rows, a tenth left as a margin. Raises MemoryError where it does not hold one.
+        Returns the rows, a tenth of a GPU's memory, or a quarter of the host's, left as a margin. Raises MemoryError where it does not hold one.
         """
         step = self._ready()
         if self._by_loss or (self._costs is not None and not step.counted):

@@ -1,5 +1,9 @@
 """`run.backward`: a batch that memory does not hold is trained in parts, with the gradient of the whole."""
+import contextlib
+import itertools
 import logging
+import multiprocessing
+import os
 import pathlib
 import resource
 import unittest
@@ -222,7 +226,7 @@ def find(rank, world, kind):
         return loss_of(net, values, wanted)
 
     found = run.find_batch(held, inputs[:4], targets[:4], highest=64)
-    trials = list(tried)
+    passes, trials = len(tried), [rows for rows, _ in itertools.groupby(tried)]
     same = torch.equal(torch.get_rng_state(), before[1]) and not optimizer.state and all(had_state)
     same = same and all(torch.equal(value, one) for value, one in zip(net.state_dict().values(), before[0]))
     lines = Lines()
@@ -233,7 +237,7 @@ def find(rank, world, kind):
         run.average_gradients()
         optimizer.step()
     run.close()
-    return found, trials, lines.lines, same, max(tried[len(trials):])
+    return found, trials, lines.lines, same, max(tried[passes:])
 
 
 class Largest(unittest.TestCase):
@@ -250,15 +254,15 @@ class Largest(unittest.TestCase):
     def test_batch_is_within_the_margin_of_what_memory_holds(self):
         for room in (10.0, 55.0, 300.0, 1000.0, 9000.0):
             for fixed, a_row in ((0.0, 1.0), (5.0, 0.25), (8.0, 3.0)):
-                for measured in (True, False):
-                    with self.subTest(room=room, fixed=fixed, a_row=a_row, measured=measured):
+                for kills, measured in ((True, True), (False, True), (False, False)):
+                    with self.subTest(room=room, fixed=fixed, a_row=a_row, kills=kills, measured=measured):
                         truth = int((room - fixed) / a_row)
                         trials, start, highest = [], 16, 128
                         while True:
-                            chosen = largest.choose(trials, start, highest, room, kills=measured)
+                            chosen = largest.choose(trials, start, highest, room, kills)
                             if chosen.ends:
                                 break
-                            if measured and trials and trials[-1].ran:
+                            if kills and trials and trials[-1].ran:
                                 self.assertLessEqual(chosen.rows, truth, "the process would have been killed")
                             took = fixed + a_row * chosen.rows
                             trials.append(largest.Trial(chosen.rows, took <= room, took if measured else float("nan")))
@@ -271,6 +275,41 @@ class Largest(unittest.TestCase):
     def test_batch_of_no_row_is_an_error_that_says_so(self):
         trials = [largest.Trial(rows, False, float("nan")) for rows in (4, 1)]
         self.assertEqual(largest.choose(trials, 4, 32, 100.0, False)[:2], (0, True))
+
+
+@contextlib.contextmanager
+def limited_group(megabytes):
+    """A control group of either version, or None where this process may not make one that limits memory."""
+    first = pathlib.Path("/sys/fs/cgroup/memory")
+    root, limit = (first, "memory.limit_in_bytes") if first.is_dir() else (first.parent, "memory.max")
+    group = root / f"dynamix-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / limit).write_text(str(megabytes * 2**20), encoding="ascii")
+        made = group
+    except OSError:
+        made = None
+    try:
+        yield made
+    finally:
+        if group.exists():
+            group.rmdir()
+
+
+def left_in(group):
+    (group / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
+    os._exit(0 if 0 < largest.Host().left() <= 64 * 2**20 else 1)
+
+
+class Groups(unittest.TestCase):
+    def test_limit_what_a_process_can_still_get(self):
+        with limited_group(64) as group:
+            if group is None:
+                self.skipTest("no control group can be made that limits memory")
+            process = multiprocessing.get_context("fork").Process(target=left_in, args=(group,))
+            process.start()
+            process.join()
+        self.assertEqual(process.exitcode, 0)
 
 
 def refuse(rank, world):
