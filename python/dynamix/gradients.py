@@ -74,10 +74,10 @@ def _buffers(groups: Sequence[Sequence[torch.nn.Parameter]], before: List[torch.
     return [torch.empty(count, dtype=dtype, device=device) for count, dtype, device in like]
 
 
-def _fill(buffer: torch.Tensor, group: Sequence[torch.nn.Parameter]) -> List[torch.Tensor]:
+def _fill(buffer: torch.Tensor, group: Sequence[torch.nn.Parameter], is_stand_in: bool) -> List[torch.Tensor]:
     """Writes the gradients of `group`, and behind them one number for each: whether it has a gradient. Returns the parts."""
     views = list(torch.split(buffer[:buffer.numel() - len(group)], [numbers_of(parameter) for parameter in group]))
-    present = [float(parameter.grad is not None) for parameter in group]
+    present = [float(parameter.grad is not None and not is_stand_in) for parameter in group]
     buffer[buffer.numel() - len(group):] = torch.tensor(present, dtype=buffer.dtype, device="cpu")
     for parameter, view in zip(group, views):
         if parameter.grad is None:
@@ -90,13 +90,14 @@ def _fill(buffer: torch.Tensor, group: Sequence[torch.nn.Parameter]) -> List[tor
 
 
 def average(parameters: Sequence[torch.nn.Parameter], step: Step, peers: Peers) -> None:
-    """Replaces each gradient by the mean over the joined batch. A parameter that no member has a gradient of keeps none."""
+    """Replaces each gradient by the mean over the joined batch. A parameter that no sample of it has used has none: at a gradient of
+    zeros an optimiser with momentum moves it."""
     step.open()
     pending: List[Tuple[List[torch.Tensor], Any]] = []
     groups = _groups(parameters)
     peers.buffers = _buffers(groups, peers.buffers)
     for buffer, group in zip(peers.buffers, groups):
-        views = _fill(buffer, group)
+        views = _fill(buffer, group, step.is_stand_in)
         step.scale(buffer[:buffer.numel() - len(group)], [view.numel() for view in views])
         pending.append((views, peers.all_reduce(buffer) if peers.size > 1 else None))
     peers.held = [work for _, work in pending]
@@ -107,7 +108,9 @@ def average(parameters: Sequence[torch.nn.Parameter], step: Step, peers: Peers) 
         present = (buffer[buffer.numel() - len(group):] > 0).tolist()
         for parameter, view, exists in zip(group, views, present):
             mean = torch.view_as_complex(view.view(-1, 2)) if exists and parameter.is_complex() else view
-            if exists and parameter.grad is None:
+            if not exists:
+                parameter.grad = None
+            elif parameter.grad is None:
                 parameter.grad = mean.reshape(parameter.shape).clone()
-            elif exists and parameter.grad is not None:
+            else:
                 parameter.grad.copy_(mean.reshape(parameter.shape))

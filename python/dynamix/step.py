@@ -95,6 +95,7 @@ class Step:
     def _reset(self) -> None:
         self._due: Optional[int] = None  # not known before the first gradient
         self._share = 1.0
+        self.is_stand_in = False  # the batches at hand count for nothing, and those of other members do
         self._measures = False
         self._weights: Optional[Sum] = None
         self._rows: Optional[Gathering] = None
@@ -187,6 +188,7 @@ class Step:
             own, total = self._weights.own, self._wait_for(self._weights)
             self.client.set_weights(own, total)
         self._share = own / total if total > 0 else 0.0
+        self.is_stand_in = total > 0 and own == 0
 
     def share(self) -> Optional[float]:
         """This worker's part of the joined batch, as far as it has been taken; None where nobody weights: the loss is, or no step

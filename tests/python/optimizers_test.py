@@ -304,5 +304,27 @@ class Within(unittest.TestCase):
             self.assertEqual(sum("whether the steps of Fused grow with the gradient" in line for line in logged.output), told)
 
 
+def use_in_a_stand_in(rank, world):
+    """Whether a layer that only the batch without samples goes through has a gradient, and one that the other one does."""
+    layers = nn.ModuleList([nn.Linear(3, 1), nn.Linear(3, 1)])
+    optimizer = torch.optim.SGD(layers.parameters(), lr=0.1, momentum=0.9)
+    run = dynamix.join(layers, optimizer, agent="off")
+    found = []
+    for (values,) in run.loader(torch.utils.data.TensorDataset(torch.randn(5, 3)), batch_size=2):
+        optimizer.zero_grad()
+        layers[0 if run.counted else 1](values).square().mean().backward()
+        run.average_gradients()
+        found.append((run.counted, *(layer.weight.grad is not None for layer in layers)))
+        optimizer.step()
+    run.close()
+    return found
+
+
+class Unused(unittest.TestCase):
+    def test_parameters_stay_where_only_a_stand_in_uses_them(self):
+        """A gradient of zeros would move them, by the optimiser's momentum."""
+        self.assertEqual(ranks.run(use_in_a_stand_in, 2), [[(2, True, False), (own, True, False)] for own in (1, 0)])
+
+
 if __name__ == "__main__":
     unittest.main()
