@@ -34,6 +34,7 @@ def _rank(function, rank, world, meeting, connection, arguments):
         torch.manual_seed(1)
         if world > 1:
             torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=world)
+            torch.distributed.barrier()  # or one that ends its group at once would end it while others form it
         connection.send_bytes(pickle.dumps((True, function(rank, world, *arguments))))
         if world > 1:
             torch.distributed.barrier()
