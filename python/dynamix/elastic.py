@@ -29,6 +29,7 @@ import torch
 import torch.distributed
 
 from .client import Client, DynamixError
+from .leaving import wait_for
 from .peers import Broken, Gathering, Peers, Sum
 from .sockets import Connections
 from .structures import LOADER_COLUMNS, POSITION_COLUMN, RANK_COLUMN
@@ -39,14 +40,13 @@ _FORM_SECONDS, _FORM_SECONDS_EACH = 5, 0.5  # each: many members of one machine 
 _LOOK_SECONDS = 0.05     # between two looks for members that come
 _POLL_SECONDS = 0.003
 _END_SECONDS = 2         # that a member which has finished waits for the others
-_LOOK = timedelta(seconds=0.5)  # between two looks whether a collective can still come to its end
 _LEAVE_SECONDS = 1       # that the threads of a group whose sockets are cut are waited for
 _ENDED = "the training of this store has come to its end; a new one needs a new store"
 
 def _process() -> List[Any]:
-    """Of this process, so that another one on the machine can tell whether it lives."""
+    """Of this process, so that another one on the machine can tell whether it lives, and of no other call."""
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return [boot, os.readlink("/proc/self/ns/pid"), os.getpid(), started(os.getpid())]
+    return [boot, os.readlink("/proc/self/ns/pid"), os.getpid(), started(os.getpid()), time.time_ns()]
 
 
 def started(process: int) -> Optional[str]:
@@ -70,26 +70,13 @@ class _Work:
         self._work = work
 
     def wait(self) -> None:
-        """Raises Broken where the generation has ended. Gloo tells that of a connection's end, but not to an operation whose
-        data are partly sent or received on it: that one would wait for as long as collectives may take."""
-        while not self._ends_soon():
-            reason = self._members.why_over()
-            if reason:
-                raise self._members.fail(reason)
+        """Raises Broken where the generation has ended."""
         try:
-            self._work.wait()
+            reason = wait_for(self._work, self._members.why_over)
         except RuntimeError as problem:
-            raise self._members.fail(str(problem)) from None
-
-    def _ends_soon(self) -> bool:
-        try:
-            self._work.wait(_LOOK)
-        except RuntimeError:  # it has failed, or the look is over
-            pass
-        return bool(self._work.is_completed())
-
-    def get_future(self) -> Any:
-        return self._work.get_future()
+            reason = str(problem)
+        if reason:
+            raise self._members.fail(reason)
 
 
 class Members(Peers):
@@ -110,7 +97,7 @@ class Members(Peers):
         self.present: List[bool] = [False] * size
         self.broken = ""              # why this generation has ended
         self._timeout = timeout_seconds
-        self._identity: List[Any] = [*_process(), time.time_ns()]
+        self._identity = _process()
         self._roster: Dict[int, List[Any]] = {}  # identities of the present members
         self._gradients: Any = None
         self._row_group: Any = None
@@ -129,13 +116,15 @@ class Members(Peers):
 
     def why_over(self) -> str:
         """As far as this member's connections tell; empty where nothing does."""
-        return self.broken or ("a connection to another member has ended" if self._between.have_lost_one() else "")
+        return self.broken or ("a connection to another member has ended" if self._between.lost() else "")
 
     def leave(self) -> None:
-        """Ends the groups. On a thread: their own may wait on for an operation that Gloo has forgotten (`_Work.wait`)."""
+        """Ends the groups. On a thread: their own may wait on for an operation that Gloo has forgotten (`leaving.wait_for`). That
+        one fails in the end and writes nothing more, since its connections are cut."""
         self._connections.cut()
         groups = [self._gradients, self._row_group]
         self._gradients = self._row_group = None
+        self.buffers = []  # which it may have yet
         ending = threading.Thread(target=groups.clear, daemon=True)
         ending.start()
         ending.join(_LEAVE_SECONDS)
@@ -182,6 +171,8 @@ class Members(Peers):
             here = {member: json.loads(text) for member in range(self.size) for text in [self._read(f"{number}/{member}")]
                     if text}
             here = {member: identity for member, identity in here.items() if not self._is_dead(identity)}
+            if self._roster and here.get(self.position) != self._identity:  # another process has come with this one's number
+                self._store.set(f"{number}/{self.position}", json.dumps(self._identity))
             if self._read("ended"):
                 raise Ended(_ENDED)
             awaited = self._awaited(number, everyone, here)
@@ -286,10 +277,10 @@ class Members(Peers):
         return self._read(name) == "formed"
 
     def _find_connections(self) -> None:
-        """Threads of the script's may have opened some meanwhile, which they close when they like."""
+        """Of this generation's groups alone: the script, or a group that was given up, may have others, and close them."""
         between = Connections()
-        between.find(lambda own: [said or [] for member, said in enumerate(self.gather_objects(own)) if member != self.position], None)
-        self._between = between
+        between.find(self.gather_objects, self.position)
+        self._between = between.also_in(self._connections)
 
     def _somebody_is_dead(self) -> bool:
         return any(self._is_dead(identity) for identity in self._roster.values())
@@ -356,6 +347,7 @@ class Members(Peers):
             self._store.set(self._name(self._identity), "finished" if finished else "left")
         except RuntimeError as problem:  # whoever serves the store has ended
             _log.debug("nobody was told that this member has left: %s", problem)
+        self._identity = _process()  # where the script has it come again, it does so as another one
         self.leave()
 
     def end(self, seconds: float = _END_SECONDS) -> None:

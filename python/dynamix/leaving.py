@@ -17,7 +17,7 @@ import logging
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Counter, Dict, NamedTuple, Optional, Protocol, Sequence
+from typing import Any, Callable, Collection, Counter, Dict, NamedTuple, Optional, Protocol, Sequence
 
 import torch.distributed
 
@@ -61,6 +61,7 @@ class Notes:
         self.is_within_step: Callable[[], bool] = lambda: False  # the training loop has a batch, and so needs the others
         self.thread = threading.get_ident()  # of the newest step
         self.cut: Callable[[], None] = lambda: None  # ends the members' connections, as far as they are known
+        self.lost: Callable[[], Collection[int]] = lambda: ()  # members with whom a connection has ended, as far as they are known
         self.has_left = threading.Event()  # this member
 
     def write(self, finished: bool, reason: str) -> None:
@@ -115,6 +116,31 @@ class Notes:
                         "members must take the same steps")
         return ""
 
+    def death(self) -> str:
+        """Of a member that has ended without a word, for which a collective may wait. Empty where none is known."""
+        lost = set(self.lost())
+        dead = sorted(lost - set(self.read())) if lost else []
+        return f"member {dead[0]} has died, or has ended its process groups, and this one waits for it" if dead else ""
+
+
+def wait_for(work: Any, why_over: Callable[[], str]) -> str:
+    """Waits for a collective of Gloo's, and where it takes long looks why it cannot come to its end. Returns why; empty: it has come to
+    it. Raises the collective's own error.
+
+    Gloo tells a collective of a connection's end only while none of its data have passed: one whose tensor is partly sent or received
+    would wait for as long as collectives may take."""
+    while True:
+        try:
+            work.wait(_LOOK)
+            return ""
+        except RuntimeError:
+            if work.is_completed():  # since the look was over, perhaps: it then says whether it failed
+                work.wait()
+                return ""
+            reason = why_over()
+            if reason:
+                return reason
+
 
 class Watched:
     """A collective of Gloo's."""
@@ -122,27 +148,29 @@ class Watched:
     def __init__(self, work: Any, notes: Optional[Notes]) -> None:
         self._work = work
         self._notes = notes
+        self._death = ""  # that the last look told of
 
     def wait(self) -> None:
-        """Raises DynamixError where a member has left that had to take part."""
-        while True:
-            try:
-                if self._notes is None:
-                    self._work.wait()
-                else:
-                    self._work.wait(_LOOK)
-                return
-            except RuntimeError:
-                left = self._notes.problem() if self._notes is not None else ""
-                if left and self._notes is not None:
-                    self._notes.cut()
-                    self._notes.is_stuck = not self._has_ended()
-                    raise DynamixError(left) from None
-                if self._notes is None:
-                    raise
-                if self._work.is_completed():  # since the look was over, perhaps: it then says whether it failed
-                    self._work.wait()
-                    return
+        """Raises DynamixError where a member has gone that had to take part."""
+        notes = self._notes
+        if notes is None:
+            self._work.wait()
+            return
+        try:
+            reason = wait_for(self._work, lambda: self._why_over(notes))
+        except RuntimeError:
+            reason = notes.problem()
+            if not reason:
+                raise
+        if reason:
+            notes.cut()
+            notes.is_stuck = not self._has_ended()
+            raise DynamixError(reason)
+
+    def _why_over(self, notes: Notes) -> str:
+        """Of a death at the second look: what that member has sent may be all that is needed."""
+        before, self._death = self._death, notes.death()
+        return notes.problem() or (self._death if before else "")
 
     def _has_ended(self) -> bool:
         """Behind a cut, or soon."""

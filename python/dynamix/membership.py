@@ -107,6 +107,9 @@ class Membership:
             except Ended:
                 self._end_without_state(told=not closes)
                 return
+            except BaseException:  # as in `_join_members`
+                members.say_left()
+                raise
         step.drop()
         if self._loader is not None:
             self._loader.deal_again()

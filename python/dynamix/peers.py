@@ -100,8 +100,9 @@ class Peers:
         if self.size > _LISTED_MEMBERS:
             return
         between = Connections()
-        between.find(lambda own: [said for member, said in enumerate(self.gather_objects(own)) if member != self.position], _store_port())
+        between.find(self.gather_objects, self.position, _store_port())
         notes.cut = between.cut
+        notes.lost = between.also_in(self._connections).lost  # of the run's own group: the script may end others
         self._watching = watch(notes)
         weakref.finalize(self, notes.has_left.set).atexit = False
 

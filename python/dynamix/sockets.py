@@ -7,7 +7,7 @@ import os
 import pathlib
 import socket
 import zlib
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Sequence, Set
 
 _libc = ctypes.CDLL(None)  # a socket object would take on socket.setdefaulttimeout, and with it whoever else has the socket
 _LISTENING = "0A"
@@ -48,30 +48,39 @@ class Connections:
     def __init__(self) -> None:
         self._before: Optional[Dict[int, str]] = open_sockets()
         self._own: Dict[int, str] = {}
+        self._members: Dict[int, int] = {}  # at the other ends, where they were found
 
     def formed(self) -> None:
         before = self._before or {}
         self._own = {descriptor: name for descriptor, name in open_sockets().items() if before.get(descriptor) != name}
         self._before = None
 
-    def find(self, exchange: Callable[[List[int]], List[List[int]]], but: Optional[int]) -> None:
-        """Those between this process and others that find theirs now, whoever has formed them. `exchange`: gives the others'
-        numbers for this one's; `but`: a port whose connections stay."""
+    def find(self, gather: Callable[[List[int]], Sequence[Optional[List[int]]]], position: int, but: Optional[int] = None) -> None:
+        """Those between this process and others that find theirs now, whoever has formed them. `gather`: gives each member's numbers,
+        of which this one is at `position`; `but`: a port whose connections stay."""
         here, known = open_sockets(), connection_ends()
         ends = {descriptor: zlib.crc32(" ".join(known[name]).encode()) for descriptor, name in here.items()
                 if name in known and but not in [int(end.split(":")[1], 16) for end in known[name]]}
-        there = {number for numbers in exchange(sorted(ends.values())) for number in numbers}
-        self._own = {descriptor: here[descriptor] for descriptor, number in ends.items() if number in there}
+        there = {number: member for member, numbers in enumerate(gather(sorted(ends.values()))) if member != position
+                 for number in numbers or []}
+        self._members = {descriptor: there[number] for descriptor, number in ends.items() if number in there}
+        self._own = {descriptor: here[descriptor] for descriptor in self._members}
         self._before = None
+
+    def also_in(self, others: "Connections") -> "Connections":
+        both = Connections()
+        both._before, both._members = None, self._members
+        both._own = {descriptor: name for descriptor, name in self._own.items() if others._own.get(descriptor) == name}
+        return both
 
     def _still_open(self) -> Dict[int, str]:
         """Some are closed since, and their numbers used for other things."""
         now = open_sockets()
         return {descriptor: name for descriptor, name in self._own.items() if now.get(descriptor) == name}
 
-    def have_lost_one(self) -> bool:
-        """Gloo closes a connection that the other side has ended."""
-        return len(self._still_open()) < len(self._own)
+    def lost(self) -> Set[int]:
+        """Members with whom a connection has ended: Gloo closes what the other side has. -1: nobody has said whose it is."""
+        return {self._members.get(descriptor, -1) for descriptor in self._own.keys() - self._still_open().keys()}
 
     def cut(self) -> None:
         """Ends them. Gloo's listening socket stays: `accept` that fails on Gloo's own thread ends the process."""

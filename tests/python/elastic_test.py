@@ -6,7 +6,6 @@ import mmap
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -245,19 +244,14 @@ def kill_the_second_amid_an_exchange(_, __, path, rank, source, received):
     members = member_of_all(path, rank, 2)
     assert members._form_generation(1)
     values = torch.frombuffer(received, dtype=torch.float32) if rank != source else torch.ones(len(received) // 4)
-
-    def kill():
-        while not received[3]:
-            pass
-        os.kill(members._roster[1][2], signal.SIGKILL)
-
+    members.buffers = [values]
     if rank == 0:
-        threading.Thread(target=kill, daemon=True).start()
+        ranks.kill_amid(members._roster[1][2], received)
     try:
         members.broadcast(values, source)
     except Broken as problem:
         members.leave()
-        return str(problem)
+        return str(problem), members.buffers
 
 
 class Generations(unittest.TestCase):
@@ -277,8 +271,7 @@ class Generations(unittest.TestCase):
                 with ranks.Group(kill_the_second_amid_an_exchange, 1, path, 1, source, received), \
                         ranks.Group(kill_the_second_amid_an_exchange, 1, path, 0, source, received) as survives:
                     survives.limit = time.monotonic() + ranks.SECONDS / 3
-                    good, text = survives.result(0)
-                    self.assertTrue(good and text, f"member {source} sends: {text}")
+                    self.assertEqual(survives.result(0), (True, ("a connection to another member has ended", [])), f"member {source} sends")
 
     def test_await_a_member_that_lives_though_another_process_has_its_number(self):
         store = torch.distributed.HashStore()
@@ -287,6 +280,10 @@ class Generations(unittest.TestCase):
         members[0]._store.set("1/closed", json.dumps(last))
         self.assertEqual(members[0]._awaited(2, False, {0: last[0], 1: members[2]._identity}), {1})
         self.assertEqual(members[0]._awaited(2, False, last), set())
+        for member, here in ((0, members[0]), (1, members[2])):
+            members[0]._store.set(f"2/{member}", json.dumps(here._identity))
+        members[1]._roster = last
+        self.assertEqual(members[1]._agree(2, time.monotonic() + ranks.SECONDS / 3, False), last)
 
 
 class Introductions(unittest.TestCase):
@@ -359,8 +356,8 @@ class States(unittest.TestCase):
 
 
 def train_beside_one_that_is_refused(_, __, folder, rank):
-    """The first member's steps, or why the second was refused, whose process lives on."""
-    refused, ended = os.path.join(folder, "refused"), os.path.join(folder, "ended")
+    """The first member's steps, or why the second was refused, whose process lives on, and whether it came in when it tried again."""
+    refused, goes_on, came = (os.path.join(folder, name) for name in ("refused", "goes on", "came"))
 
     def train(_):
         model = nn.Linear(3, 1)
@@ -371,29 +368,34 @@ def train_beside_one_that_is_refused(_, __, folder, rank):
             loader = run.loader(data(), batch_size=4 + rank)
         except dynamix.DynamixError as problem:
             pathlib.Path(refused).touch()
-            wait_until(lambda: os.path.exists(ended))
-            return str(problem)
+            wait_until(lambda: os.path.exists(goes_on))
+            run.loader(data(), batch_size=4)
+            pathlib.Path(came).touch()
+            run.close(succeeded=False)
+            return str(problem), run.came_in
         train_batch, left = ranks.trainer(run, model, optimizer), 3
-        while left:
+        while left > 0 or not os.path.exists(came):
             left -= os.path.exists(refused)
             for batch in loader:
                 train_batch(batch)
-            pathlib.Path(folder, "trains").touch()
+            pathlib.Path(goes_on if left <= 0 else os.path.join(folder, "trains")).touch()
         return run.status.step
     return alone(train, 2, rank)
 
 
 class Refusals(unittest.TestCase):
     def test_of_a_member_whose_process_lives_on_hold_nobody_up(self):
+        """And it may come again, as the others need it."""
         with tempfile.TemporaryDirectory() as folder, ranks.Group(train_beside_one_that_is_refused, 1, folder, 0) as trains:
             self.assertTrue(wait_until(lambda: os.path.exists(os.path.join(folder, "trains"))))
             with ranks.Group(train_beside_one_that_is_refused, 1, folder, 1) as refused:
                 trains.limit = time.monotonic() + ranks.SECONDS / 3
                 good, steps = trains.result(0)
-                pathlib.Path(folder, "ended").touch()
                 self.assertTrue(good, steps)
                 self.assertGreater(steps, 45)
-                self.assertIn("with another batch size", refused.result(0)[1])
+                text, came_in = refused.result(0)[1]
+                self.assertIn("with another batch size", text)
+                self.assertTrue(came_in)
 
     def test_of_a_member_that_comes_into_a_stream_with_another_world_size(self):
         with tempfile.TemporaryDirectory() as folder, ranks.Group(train_a_stream, 1, folder, 0, 2, 0) as others:

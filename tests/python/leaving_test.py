@@ -2,6 +2,7 @@
 import datetime
 import fcntl
 import json
+import mmap
 import os
 import pathlib
 import socket
@@ -20,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import dynamix
 from dynamix import leaving, sockets
+from dynamix.peers import Peers
 
 SCRIPT = """
 import atexit, os, sys, threading, time
@@ -354,6 +356,42 @@ class Looks(unittest.TestCase):
         self.assertEqual(ranks.run(leave_a_batch, 2), [(1, True, False)] * 2)
 
 
+def kill_the_second_amid_an_exchange(rank, world, source, received):
+    """What the first one is told. `received`: memory of both, where the other side of `source` has its tensor."""
+    peers = Peers()
+    processes = peers.gather_objects(os.getpid())
+    values = torch.frombuffer(received, dtype=torch.float32) if rank != source else torch.ones(len(received) // 4)
+    if rank == 0:
+        ranks.kill_amid(processes[1], received)
+    try:
+        leaving.Watched(torch.distributed.broadcast(values, source, async_op=True), peers.notes).wait()
+    except dynamix.DynamixError as problem:
+        return str(problem), peers.notes.is_stuck
+
+
+def close_a_group(rank, world):
+    """A group of the script's that ends while one member is late."""
+    group = torch.distributed.new_group(backend="gloo")
+    peers = Peers()
+    torch.distributed.destroy_process_group(group)
+    if rank == 1:
+        time.sleep(3)
+    return peers.gather(torch.tensor([rank])).wait().tolist(), peers.notes.lost()
+
+
+class Deaths(unittest.TestCase):
+    def test_amid_a_large_tensor_end_the_others_with_a_sentence(self):
+        """Of such an operation Gloo does not tell that its connection has ended."""
+        for source in (0, 1):
+            with ranks.Group(kill_the_second_amid_an_exchange, 2, source, mmap.mmap(-1, 2**27)) as group:
+                group.limit = time.monotonic() + ranks.SECONDS / 3
+                text = "member 1 has died, or has ended its process groups, and this one waits for it"
+                self.assertEqual(group.result(0), (True, (text, True)), f"member {source} sends")
+
+    def test_are_not_seen_in_a_group_that_the_script_has_ended(self):
+        self.assertEqual(ranks.run(close_a_group, 2), [([[0], [1]], set())] * 2)
+
+
 class Connected(unittest.TestCase):
     def test_are_known_by_either_side_and_stay_as_they_are(self):
         """Also where sockets of the process have a default time-out, which would make them return at once."""
@@ -366,10 +404,10 @@ class Connected(unittest.TestCase):
                     both, between = {one.fileno(), other.fileno()}, sockets.Connections()
                     socket.setdefaulttimeout(30)
                     try:
-                        between.find(lambda own: [own], None)
+                        between.find(lambda own: [None, own], 0)
                         self.assertLessEqual(both, set(between._own))
                         self.assertNotIn(listening.fileno(), between._own)
-                        between.find(lambda own: [own], port)
+                        between.find(lambda own: [None, own], 0, port)
                         self.assertTrue(both.isdisjoint(between._own))
                         flags = {fcntl.fcntl(each, fcntl.F_GETFL) & os.O_NONBLOCK for each in both}
                         between._own = {each: name for each, name in sockets.open_sockets().items() if each in {*both, listening.fileno()}}
