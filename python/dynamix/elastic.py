@@ -23,7 +23,7 @@ import threading
 import time
 import zlib
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Set
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Protocol, Sequence, Set
 
 import torch
 import torch.distributed
@@ -41,6 +41,7 @@ _LOOK_SECONDS = 0.05     # between two looks for members that come
 _POLL_SECONDS = 0.003
 _END_SECONDS = 2         # that a member which has finished waits for the others
 _LEAVE_SECONDS = 1       # that the threads of a group whose sockets are cut are waited for
+_AVOID_SECONDS = 30      # from one attempt at a group with a newcomer that cannot connect to the next
 _ENDED = "the training of this store has come to its end; a new one needs a new store"
 
 def _process() -> List[Any]:
@@ -104,6 +105,7 @@ class Members(Peers):
         self._connections = Connections()        # that have come up while this generation's groups were formed
         self._between = self._connections        # of these, those to other members, once they are known
         self._looked = 0.0
+        self._avoided: Dict[str, float] = {}     # newcomers with whom no group was formed, and until when they are left out
 
     # A generation's end
 
@@ -142,7 +144,7 @@ class Members(Peers):
         """
         limit = time.monotonic() + self._timeout
         self.leave()
-        number = self.generation
+        number, before = self.generation, self._roster
         while True:
             number = max(number, int(self._read("generation") or 0)) + 1
             self._store.set(f"{number}/{self.position}", json.dumps(self._identity))
@@ -155,6 +157,9 @@ class Members(Peers):
                 self.present = [member in roster for member in range(self.size)]
                 self._find_connections()
                 return
+            if before and not self._somebody_is_dead():
+                until = time.monotonic() + _AVOID_SECONDS
+                self._avoided.update({self._name(each): until for each in roster.values() if each not in before.values()})
             if time.monotonic() > limit:
                 raise DynamixError(f"no group could be formed within {self._timeout:.0f} s")
 
@@ -163,11 +168,12 @@ class Members(Peers):
         return bytes(self._store.get(key)).decode() if self._store.check([key]) else ""
 
     def _agree(self, number: int, limit: float, everyone: bool) -> Dict[int, List[Any]]:
-        """The members of the generation: the first who has seen all that are to come says so for all."""
+        """The members of the generation: the first who has seen all that are to come says so for all. Where members of the last one
+        live, one that comes anew leaves it to them."""
         while True:
             closed = self._read(f"{number}/closed")
             if closed:
-                return {int(member): identity for member, identity in json.loads(closed).items()}
+                return _roster_of(closed)
             here = {member: json.loads(text) for member in range(self.size) for text in [self._read(f"{number}/{member}")]
                     if text}
             here = {member: identity for member, identity in here.items() if not self._is_dead(identity)}
@@ -175,30 +181,37 @@ class Members(Peers):
                 self._store.set(f"{number}/{self.position}", json.dumps(self._identity))
             if self._read("ended"):
                 raise Ended(_ENDED)
-            awaited = self._awaited(number, everyone, here)
+            last = {} if everyone else self._last(number)
+            living = {member for member, identity in last.items() if not self._is_dead(identity)}
+            if last and not living and any(self._read(self._name(identity)) == "finished" for identity in last.values()):
+                raise Ended(_ENDED)
+            is_new = last.get(self.position) != self._identity
+            awaited = living if living and is_new else self._awaited(last, living, here)
             if time.monotonic() > limit:
-                if everyone or number == 1 or not self._roster:
+                if living and is_new:
+                    raise DynamixError(f"members {sorted(living)} have not taken this one in within {self._timeout:.0f} s")
+                if not last or not self._roster:
                     raise DynamixError(f"members {sorted(awaited)} have not come within {self._timeout:.0f} s")
                 awaited = set()
             if not awaited:
-                self._store.compare_set(f"{number}/closed", "", json.dumps(here))
+                chosen = {member: identity for member, identity in here.items() if not self._is_avoided(identity)}
+                self._store.compare_set(f"{number}/closed", "", json.dumps(chosen))
                 self._store.set("generation", str(number))
             else:
                 time.sleep(_POLL_SECONDS)
 
-    def _awaited(self, number: int, everyone: bool, here: Mapping[int, List[Any]]) -> Set[int]:
-        """Who has to come yet before the generation is closed: on one machine, those of the last one that live. One that
-        comes anew leaves it to them."""
-        absent = set(range(self.size)) - set(here) if len(here) < self._least else set()  # where none has begun to train
-        if everyone or number == 1:
-            return absent
-        last: Dict[int, List[Any]]
-        last = {int(member): identity for member, identity in json.loads(self._read(f"{number - 1}/closed") or "{}").items()}
-        living = {member for member, identity in last.items() if not self._is_dead(identity)}
-        if not living and any(self._read(self._name(identity)) == "finished" for identity in last.values()):
-            raise Ended(_ENDED)
-        if not living:
-            return absent  # nobody has the training's state: it begins again
+    def _last(self, number: int) -> Dict[int, List[Any]]:
+        """The members of the newest generation before this one that has come about."""
+        while number > 1:
+            number -= 1
+            if self._read(f"{number}/outcome") == "formed":
+                return _roster_of(self._read(f"{number}/closed"))
+        return {}
+
+    def _awaited(self, last: Mapping[int, List[Any]], living: Collection[int], here: Mapping[int, List[Any]]) -> Set[int]:
+        """Who has to come yet before the generation is closed: on one machine, those of the last one that live."""
+        if not living:  # nobody has the training's state: it begins, or begins again
+            return set(range(self.size)) - set(here) if len(here) < self._least else set()
         return {member for member in living if here.get(member) != last[member]}  # another process may have taken its place
 
     @property
@@ -226,6 +239,15 @@ class Members(Peers):
         last = json.loads(self._read(f"{generation}/closed") or "{}")
         return self._read(name) if not all(self._is_dead(identity) for identity in last.values()) else ""
 
+    def _is_avoided(self, identity: Sequence[Any]) -> bool:
+        return time.monotonic() < self._avoided.get(self._name(identity), 0)
+
+    def _waits(self, member: int) -> bool:
+        """To come into the next generation."""
+        text = self._read(f"{self.generation + 1}/{member}")
+        identity = json.loads(text) if text else None
+        return identity is not None and not self._is_dead(identity) and not self._is_avoided(identity)
+
     def _is_dead(self, identity: Sequence[Any]) -> bool:
         """Or has left."""
         if self._read(self._name(identity)):
@@ -251,7 +273,7 @@ class Members(Peers):
         limit = time.monotonic() + _FORM_SECONDS + _FORM_SECONDS_EACH * len(members)
         while thread.is_alive() and time.monotonic() < limit:
             thread.join(0.02)
-            if self._somebody_is_dead():
+            if self._somebody_is_dead() or self._read(f"{number}/outcome"):  # which another has given up
                 thread.join(0.1)
                 break
         self._connections.formed()
@@ -295,8 +317,7 @@ class Members(Peers):
         if self.present.index(True) != self.position or (rarely and now - self._looked < _LOOK_SECONDS):
             return False
         self._looked = now
-        said = [self._read(f"{self.generation + 1}/{member}") for member in range(self.size) if not self.present[member]]
-        return any(text and not self._is_dead(json.loads(text)) for text in said)
+        return any(not self.present[member] and self._waits(member) for member in range(self.size))
 
     # Collectives
 
@@ -358,8 +379,7 @@ class Members(Peers):
         while not self._read("ended"):
             waiting = [identity for member, identity in self._roster.items() if member != self.position and
                        not self._read(f"{self.generation}/done/{member}") and not self._read(self._name(identity))]
-            said = [self._read(f"{self.generation + 1}/{member}") for member in range(self.size) if member != self.position]
-            if any(text and not self._is_dead(json.loads(text)) for text in said):
+            if any(member != self.position and self._waits(member) for member in range(self.size)):
                 raise self.fail("a member comes")
             if any(self._is_dead(identity) for identity in waiting):
                 raise self.fail("a member has died")
@@ -370,6 +390,10 @@ class Members(Peers):
             else:
                 time.sleep(_POLL_SECONDS)
         self.say_left(finished=True)
+
+
+def _roster_of(closed: str) -> Dict[int, List[Any]]:
+    return {int(member): identity for member, identity in json.loads(closed).items()}
 
 
 def members_through(store: Any, agent: object, seconds: float, least: int) -> Members:

@@ -254,6 +254,35 @@ def kill_the_second_amid_an_exchange(_, __, path, rank, source, received):
         return str(problem), members.buffers
 
 
+def train_beside_one_without_a_network(_, __, folder, rank, way):
+    """The first one's longest step in seconds, or why the second did not come in, whose groups fail or hang."""
+    def form(*_):
+        if way == "hangs":
+            time.sleep(10 * ranks.SECONDS)
+        raise RuntimeError("no such interface")
+
+    def train(_):
+        model = nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        run = dynamix.join(model, optimizer, agent="off", elastic=torch.distributed.FileStore(os.path.join(folder, "store"), -1),
+                           elastic_least=1, elastic_seconds=10)
+        try:
+            loader = run.loader(data(), batch_size=4)
+        except dynamix.DynamixError as problem:
+            return str(problem)
+        train_batch, ends = ranks.trainer(run, model, optimizer), []
+        while not os.path.exists(os.path.join(folder, "over")):
+            for batch in loader:
+                train_batch(batch)
+                ends.append(time.monotonic())
+            pathlib.Path(folder, "trains").touch()
+        return max(end - before for before, end in zip(ends, ends[1:]))
+
+    if rank:
+        torch.distributed.ProcessGroupGloo = form
+    return alone(train, 2, rank)
+
+
 class Generations(unittest.TestCase):
     def test_are_not_begun_by_some_of_their_members_where_another_has_given_up(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -277,13 +306,36 @@ class Generations(unittest.TestCase):
         store = torch.distributed.HashStore()
         members = [Members(store, rank, 2, 1) for rank in (0, 1, 1)]
         last = {member: members[member]._identity for member in (0, 1)}
-        members[0]._store.set("1/closed", json.dumps(last))
-        self.assertEqual(members[0]._awaited(2, False, {0: last[0], 1: members[2]._identity}), {1})
-        self.assertEqual(members[0]._awaited(2, False, last), set())
-        for member, here in ((0, members[0]), (1, members[2])):
-            members[0]._store.set(f"2/{member}", json.dumps(here._identity))
+        self.assertEqual(members[0]._awaited(last, {0, 1}, {0: last[0], 1: members[2]._identity}), {1})
+        self.assertEqual(members[0]._awaited(last, {0, 1}, last), set())
+        for key, value in (("1/closed", json.dumps(last)), ("1/outcome", "formed"), ("2/0", json.dumps(last[0])),
+                           ("2/1", json.dumps(members[2]._identity))):
+            members[0]._store.set(key, value)
         members[1]._roster = last
         self.assertEqual(members[1]._agree(2, time.monotonic() + ranks.SECONDS / 3, False), last)
+
+    def test_are_left_to_those_that_have_the_state(self):
+        """Who was left behind would else begin one alone, and its state would be the newest."""
+        store = torch.distributed.HashStore()
+        members = [Members(store, rank, 2, 1) for rank in (0, 1)]
+        first = {member: members[member]._identity for member in (0, 1)}
+        for key, value in (("1/closed", json.dumps(first)), ("1/outcome", "formed"), ("2/closed", json.dumps({0: first[0]})),
+                           ("2/outcome", "formed"), ("3/1", json.dumps(first[1]))):
+            members[1]._store.set(key, value)
+        members[1]._roster = first
+        with self.assertRaisesRegex(dynamix.DynamixError, r"members \[0\] have not taken this one in within 1 s"):
+            members[1]._agree(3, time.monotonic(), False)
+
+    def test_go_on_without_a_newcomer_that_cannot_connect(self):
+        for way in ("fails", "hangs"):
+            with tempfile.TemporaryDirectory() as folder, ranks.Group(train_beside_one_without_a_network, 1, folder, 0, way) as trains:
+                self.assertTrue(wait_until(lambda: os.path.exists(os.path.join(folder, "trains"))))
+                with ranks.Group(train_beside_one_without_a_network, 1, folder, 1, way) as comes:
+                    self.assertEqual(comes.result(0), (True, "members [0] have not taken this one in within 10 s"))
+                    pathlib.Path(folder, "over").touch()
+                    good, longest = trains.result(0)
+                    self.assertTrue(good, longest)
+                    print(f"a newcomer that {way} to form a group held the other up for {longest:.2f} s")
 
 
 class Introductions(unittest.TestCase):
