@@ -5,7 +5,8 @@
     one of the script's own does    -> watch             the same, on a thread, and ends it
     all close                       -> Peers.meet        a member that has gone, and had finished, has not died
 
-A process that ends at once (os._exit, a signal) writes nothing: its connections close, and collectives fail by that.
+A process that ends at once (os._exit, a signal) writes nothing: its connections close, and collectives fail by that, or see it at
+their looks (`wait_for`).
 """
 from __future__ import annotations
 
