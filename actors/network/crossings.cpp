@@ -193,7 +193,7 @@ std::string types_of() {
 
 struct crossings {
   std::vector<crossing> requests;
-  std::vector<crossing> answers = {{.types = "@<>+@error", .read = read_nothing}};
+  std::vector<crossing> answers = {{.types = error_answer, .read = read_nothing}};
 };
 
 template <class Actor, caf::atom_value word, class... Values, class... Results>

@@ -13,6 +13,8 @@
 namespace dynamix::actors {
 
 inline constexpr const char* malformed = "it is malformed";
+/// The types of an answer that says that there is none.
+inline constexpr const char* error_answer = "@<>+@error";
 
 /// One message, or one answer.
 struct crossing {

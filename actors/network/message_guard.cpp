@@ -203,7 +203,10 @@ message_guard::verdict message_guard::judge_message(const peer& from, const basp
   const bool routed = header.operation == message_type::routed_message;
   const auto receiver = answer || for_others ? "" : name_of_actor(system_, header.dest_actor);
   const auto* found = answer ? find_answer(types) : find_request(types, word, receiver);
-  if (found == nullptr || header.source_actor == caf::invalid_actor_id) {
+  // For an actor that has ended CAF answers every request with an error, in nobody's name. Without it whoever asked
+  // would wait for as long as a request may take.
+  const bool in_nobodys_name = header.source_actor == caf::invalid_actor_id;
+  if (found == nullptr || (in_nobodys_name && !(answer && types == error_answer))) {
     reason = fmt::format("{} {} is not for {}", types, caf::to_string(word), receiver.empty() ? "any actor" : receiver);
     return verdict::drop;
   }

@@ -98,6 +98,55 @@ TEST_F(ControlNetwork, PublishesANewGatewayAtThePortOfTheOneBefore) {
   EXPECT_TRUE(ben_->asks(after));
 }
 
+/// Whoever asks an actor that has ended hears so at once. It would otherwise look for another only when it has waited
+/// for as long as a request may take.
+TEST_F(ControlNetwork, AnswersForAnActorThatHasEndedWhereAGuardLooksAtWhatComes) {
+  const auto read = cluster::parse_cluster_text(R"(
+[cluster]
+name = "pair"
+[security]
+keys = "keys"
+[[host]]
+name = "ada"
+port = 7401
+roles = ["worker", "arbitrator"]
+[[host]]
+name = "ben"
+port = 7402
+)",
+                                                "pair.toml");
+  ASSERT_THAT(read.errors, SizeIs(0));
+  ben_ = nullptr;
+  ben_ = std::make_unique<one_host>("ben", keys_.path(), std::set<std::string>{}, lines_.report(),
+                                    std::make_shared<authority>(read.file, "ben"));
+  const auto reached = ben_->reach("ada", ada_->publish());
+  ASSERT_TRUE(reached) << ben_->problem();
+  auto greeter = ada_->system().spawn([](greeter_actor::pointer) -> greeter_actor::behavior_type {
+    return {[](atom::hello, const message<messages::hello>&,
+               const worker_actor&) -> caf::result<message<messages::welcome>, aggregator_actor> {
+      return {pack(messages::welcome{}), aggregator_actor{}};
+    }};
+  });
+  caf::anon_send(caf::actor_cast<gateway_local>(ada_->own()), atom::serve_v, greeter);
+  caf::scoped_actor self(ben_->system());
+  const messages::hello said{.cluster = "pair", .host = "ben", .incarnation = 1, .heartbeat_interval_ms = 1000};
+  const auto ask = [&] {
+    caf::error problem;
+    self->request(reached, patience, atom::hello_v, pack(said), worker_actor{})
+        .receive([](const message<messages::welcome>&, const aggregator_actor&) {},
+                 [&](const caf::error& error) { problem = error; });
+    return problem;
+  };
+  EXPECT_FALSE(ask());
+  caf::scoped_actor at_ada(ada_->system());
+  at_ada->send_exit(greeter, caf::exit_reason::user_shutdown);
+  at_ada->wait_for(greeter);
+  const auto problem = ask();
+  EXPECT_TRUE(problem);
+  EXPECT_NE(problem, caf::sec::request_timeout);
+  EXPECT_EQ(ben_->network().refused(), 0U);
+}
+
 /// What `harm` does to the path is the end of the link, which is told, and of nothing else.
 class HarmedControlNetwork : public ControlNetwork, public ::testing::WithParamInterface<bool> {};
 
