@@ -174,6 +174,10 @@ void worker_protocol::accepted(const messages::welcome& welcome) {
   } else if (was_orphaned && !was_absent) {
     log(log_level::info, fmt::format("arbitrator_is_back term={} steps={}", welcome.term, at_.steps));
   }
+  // The aggregator before may have ended with it.
+  if (was_orphaned && !unheard_ && undecided_ && phase_ == phase::training &&
+      undecided_->generation == newest_->generation)
+    unheard_ = std::move(undecided_);
   send_waiting_report();
   if (farewell_step_ == farewell_step::seeking)
     settle();
@@ -233,6 +237,7 @@ void worker_protocol::on(const events::trainer_lost& what) {
     return;
   absent_because_ = what.reason;
   unheard_.reset(); // nothing follows on it
+  undecided_.reset();
   tell_absence();
 }
 
@@ -309,7 +314,8 @@ void worker_protocol::send_waiting_report() {
   if (!aggregator_ || !unheard_ || reports_under_way_ >= reports_under_way_max)
     return;
   ++reports_under_way_;
-  emit(effects::send_report{*std::exchange(unheard_, std::nullopt)});
+  undecided_ = std::exchange(unheard_, std::nullopt);
+  emit(effects::send_report{*undecided_});
 }
 
 void worker_protocol::on(events::window_completed& what) {
@@ -332,6 +338,8 @@ void worker_protocol::on(const events::decision_received& what) {
   if (!joined())
     return;
   const auto verdict = decisions_->offer(what.decision);
+  if (verdict == offer_verdict::accepted && undecided_ && what.decision.key.window >= undecided_->window)
+    undecided_.reset();
   emit(effects::decision_offered{what.decision, verdict});
 }
 

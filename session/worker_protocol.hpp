@@ -162,9 +162,10 @@ private:
   std::shared_ptr<const messages::placement> newest_; ///< never null
   progress_watch watch_;                              ///< of the training thread
   std::optional<messages::window_report>
-      unheard_;                         ///< the newest report that waits for an aggregator, or for its answers
-  std::uint32_t reports_under_way_ = 0; ///< to the aggregator
-  double telemetry_seconds_ = 0;        ///< that measuring cost
+      unheard_; ///< the newest report that waits for an aggregator, or for its answers
+  std::optional<messages::window_report> undecided_; ///< the newest that was sent, until a decision on it has come
+  std::uint32_t reports_under_way_ = 0;              ///< to the aggregator
+  double telemetry_seconds_ = 0;                     ///< that measuring cost
   // The end.
   bool stop_asked_ = false;
   bool finishing_ = false; ///< no other placement is waited for

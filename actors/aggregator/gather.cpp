@@ -17,7 +17,13 @@ messages::shard_window closed_window::joined() const {
           .accounts = accounts};
 }
 
+void gather::coming(std::uint32_t rank) {
+  if (!present_.contains(rank))
+    coming_.insert(rank);
+}
+
 void gather::joined(std::uint32_t rank) {
+  coming_.erase(rank);
   if (present_.insert(rank).second && has_arrived(rank))
     ++arrived_;
 }
@@ -57,6 +63,7 @@ std::vector<closed_window> gather::finished(std::uint32_t rank, double now_secon
 }
 
 void gather::leave(std::uint32_t rank) {
+  coming_.erase(rank);
   if (present_.erase(rank) > 0 && has_arrived(rank))
     --arrived_;
 }
@@ -231,6 +238,7 @@ closed_window gather::close(double now_seconds) {
       shard.choices.push_back(latest.choice);
     shard.expected += present ? 0 : 1;
   }
+  coming_.clear();
   last_closed_ = std::exchange(open_window_, 0);
   return shard;
 }

@@ -37,6 +37,8 @@ public:
 
   std::uint64_t generation() const { return generation_; }
   void joined(std::uint32_t rank);
+  /// The worker trains and is on its way here: the first window waits for it, too, at most until its deadline.
+  void coming(std::uint32_t rank);
   /// Whoever joins tells that this window has begun.
   void reached(std::uint64_t window);
   /// A worker's sign of life tells so. The windows that close by what has waited for that.
@@ -78,7 +80,7 @@ private:
   std::vector<closed_window> close_if_complete(double now_seconds);
   /// Whether it has reported the open window; false while there is none.
   bool has_arrived(std::uint32_t rank) const;
-  bool complete() const { return arrived_ >= present_.size(); }
+  bool complete() const { return coming_.empty() && arrived_ >= present_.size(); }
 
   /// That workers may train between two signs of life.
   static constexpr std::uint64_t windows_ahead_most = 1U << 16;
@@ -90,6 +92,7 @@ private:
   std::uint64_t last_closed_ = 0;
   double opened_seconds_ = 0;
   std::set<std::uint32_t> present_;
+  std::set<std::uint32_t> coming_;                           ///< and not present yet
   std::map<std::uint32_t, entry> latest_;                    ///< of every worker that is not lost, by rank
   std::map<std::uint32_t, std::uint64_t> completed_;         ///< newest window, as each worker says, by rank
   std::map<std::uint32_t, messages::window_report> waiting_; ///< for another worker to get there, by rank

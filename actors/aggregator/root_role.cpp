@@ -67,16 +67,20 @@ bool root_role::write_refusal(const messages::hello& hello, const messages::welc
   return true;
 }
 
-/// Of a generation that was formed by an arbitrator before this one: all of its members are waited for.
+/// Of a generation that was formed by an arbitrator before this one: all of its members are waited for, in a tree,
+/// whose shards say who is there, with its first window.
 void root_role::adopt_windows() {
   if (windows_ && windows_->generation() == members_.generation())
     return;
   windows_.emplace(members_.generation(), window_after(members_.state().first_steps));
-  if (options_.tree()) // its shards say who is there
-    return;
-  for (const auto rank : members_.state().placed)
-    if (members_.state().members[rank].state == member_state::awaited && members_.trains(rank))
+  for (const auto rank : members_.state().placed) {
+    if (members_.state().members[rank].state != member_state::awaited || !members_.trains(rank))
+      continue;
+    if (options_.tree())
+      windows_->coming(rank);
+    else
       windows_->joined(rank);
+  }
 }
 
 messages::welcome root_role::take_in(const messages::hello& hello, const route& way) {

@@ -68,8 +68,12 @@ void shard_role::joined(const messages::hello& hello, std::uint32_t rank, const 
   if (options_.names)
     options_.names->give(rank, hello.host);
   workers_.joined(rank, hello.incarnation, links_.now_seconds());
-  if (hello.training)
+  if (hello.training) {
+    const bool known = windows_ && windows_->generation() >= hello.generation;
     follow_generation(hello.generation, rank, hello.members);
+    if (!known)
+      await_own(hello.members);
+  }
   if (way.empty())
     spdlog::info("{} host={} rank={} steps={}", hello.generation == 0 ? "joined" : "rejoined", hello.host, rank,
                  hello.steps);
@@ -86,6 +90,14 @@ void shard_role::follow_generation(std::uint64_t generation, std::uint32_t rank,
   }
   if (windows_->generation() == generation && trains(rank))
     windows_->joined(rank);
+}
+
+/// One that begins anew in mid-training is found by its workers one after the other. Were its first window closed by
+/// the first of them, nobody would decide on what the others report of it.
+void shard_role::await_own(const std::vector<std::uint32_t>& members) {
+  for (const auto rank : members)
+    if (rank >= options_.first_rank && rank - options_.first_rank < options_.workers && trains(rank))
+      windows_->coming(rank);
 }
 
 /// Else it only sums for the others, and reports no windows.

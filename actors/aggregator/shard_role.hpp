@@ -28,6 +28,8 @@ struct shard_options {
   std::string host;   ///< which holds it, and by which it goes
   std::string parent; ///< the host of the one above
   std::uint64_t incarnation = 0;
+  std::uint32_t first_rank = 0;        ///< of the workers that it is planned for, which follow each other
+  std::uint32_t workers = 0;           ///< that it is planned for
   std::shared_ptr<worker_names> names; ///< of those who have places; null: none are known
   std::shared_ptr<host_events> events; ///< null: the host's end does not depend on it
 };
@@ -67,6 +69,7 @@ private:
   void send_on(const hello_reply& reply) const;
   void joined(const messages::hello& hello, std::uint32_t rank, const route& way);
   void follow_generation(std::uint64_t generation, std::uint32_t rank, const std::vector<std::uint32_t>& members);
+  void await_own(const std::vector<std::uint32_t>& members);
   void forget(std::uint32_t rank);
   void attached(std::uint64_t term);
   void attach_later(const std::string& leader);
@@ -77,7 +80,7 @@ private:
   const shard_options options_;
   roster workers_;
   std::optional<messages::placement> placement_; ///< newest
-  std::uint64_t attachments_ = 0; ///< so far
+  std::uint64_t attachments_ = 0;                ///< so far
   bool attaching_ = false;
   std::uint32_t refused_attaches_ = 0; ///< in a row
   double began_seconds_;

@@ -73,9 +73,12 @@ std::vector<child_specification> tree_services::children(const std::vector<std::
 
 caf::strong_actor_ptr tree_services::start_shard() {
   const std::scoped_lock lock(mutex_);
+  const auto& own = plan_.nodes[node_];
   shard_options role{.host = options_.host,
-                     .parent = plan_.nodes[plan_.nodes[node_].parent].host,
+                     .parent = plan_.nodes[own.parent].host,
                      .incarnation = new_incarnation(),
+                     .first_rank = own.first_rank,
+                     .workers = is_root() ? 0 : own.workers,
                      .names = names_,
                      .events = is_root() ? nullptr : events_};
   shard_ = system_.spawn(aggregator,

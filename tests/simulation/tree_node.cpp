@@ -159,6 +159,8 @@ caf::strong_actor_ptr tree_node::start_shard() {
   actors::shard_options role{.host = world_.host_name(host()),
                              .parent = nodes[nodes[index_].parent].host,
                              .incarnation = world_.next_incarnation++,
+                             .first_rank = nodes[index_].first_rank,
+                             .workers = index_ == 0 ? 0 : nodes[index_].workers,
                              .events = index_ == 0 ? nullptr : events_};
   shard_ = shared_actor_system().spawn(
       actors::aggregator,

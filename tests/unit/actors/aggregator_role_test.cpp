@@ -180,7 +180,7 @@ protected:
   }
   shard_role shard{std::make_shared<const cluster::cluster_file>(file),
                    timeouts,
-                   {.host = "w0", .parent = "north", .incarnation = 9},
+                   {.host = "w0", .parent = "north", .incarnation = 9, .first_rank = 0, .workers = 2},
                    links};
 };
 
@@ -232,6 +232,26 @@ TEST_F(ShardRole, BeginsAnewWhenItIsAttachedAgainWithWorkers) {
   links.take();
   attach();
   EXPECT_THAT(links.take(), ElementsAre("attach", "begin anew"));
+}
+
+/// Its workers find it one after the other. The first one's window must not pass the others by.
+TEST_F(ShardRole, WaitsInMidTrainingForTheOthersOfItsOwn) {
+  attach();
+  const auto come_back = [this](std::uint32_t rank) {
+    auto said = hello_of(rank);
+    said.generation = 4;
+    said.training = true;
+    said.members = {0, 1, 2};
+    say_hello(shard, said);
+    messages::welcome accepted;
+    accepted.rank = rank;
+    links.hellos.back()(accepted);
+    links.take();
+    shard.take_report(report_of(rank, 7, 4));
+    return links.take();
+  };
+  EXPECT_THAT(come_back(0), ElementsAre("deadline 7"));
+  EXPECT_THAT(come_back(1), ElementsAre("decide on 7 with 2 reports")) << "w2 is another shard's";
 }
 
 TEST_F(ShardRole, LooksForAnotherParentWhenItsSignsOfLifeAreNotAnswered) {

@@ -125,6 +125,29 @@ TEST(Gather, TakesNoMoreAccountsThanThereCanBeShards) {
 }
 
 /// One report of a window that nobody can have reached once made every true one too old to be gathered.
+TEST(Gather, WaitsInItsFirstWindowForWhoIsOnTheWay) {
+  gather windows(1);
+  windows.joined(0);
+  windows.coming(1);
+  windows.coming(2);
+  EXPECT_TRUE(windows.add(report_of(0, 7), 0).empty());
+  windows.joined(1);
+  EXPECT_TRUE(windows.add(report_of(1, 7), 0.1).empty());
+  windows.joined(2);
+  const auto closed = windows.add(report_of(2, 7), 0.2);
+  ASSERT_EQ(closed.size(), 1U);
+  EXPECT_EQ(closed[0].reports.size(), 3U);
+}
+
+TEST(Gather, WaitsUntilTheFirstDeadlineAndNoLongerForWhoDoesNotCome) {
+  gather windows(1);
+  windows.joined(0);
+  windows.coming(1);
+  EXPECT_TRUE(windows.add(report_of(0, 7), 0).empty());
+  EXPECT_EQ(windows.deadline(7, 0.5).size(), 1U);
+  EXPECT_EQ(windows.add(report_of(0, 8), 1).size(), 1U);
+}
+
 TEST(Gather, RefusesAWindowFarAhead) {
   gather windows(1, 1);
   windows.joined(0);

@@ -239,6 +239,30 @@ TEST_F(RootOfATree, WaitsForWhatAWorkerHasReportedBeforeItsFarewell) {
   EXPECT_THAT(links.take(), ElementsAre("judge 1 with 6 reports"));
 }
 
+TEST_F(RoleInATree, ARootWaitsForAllShardsOfAGenerationThatItMeetsInMidTraining) {
+  root = make_root({.plan = plan});
+  const auto come_back = [this](std::uint32_t first) {
+    for (std::uint32_t rank = first; rank < first + 3; ++rank) {
+      auto said = hello_of(rank);
+      said.generation = 4;
+      said.training = true;
+      said.members = {0, 1, 2, 3, 4, 5};
+      said.steps = said.attempted_steps = 7ULL * file.arbitrator.window_steps;
+      say_hello(*root, said, home(rank));
+    }
+    messages::shard_window window{.window = 7, .generation = 4, .expected = 3};
+    for (std::uint32_t rank = first; rank < first + 3; ++rank) {
+      window.reports.push_back(report_of(rank, 7, 4));
+      window.choices.push_back({.rank = rank});
+    }
+    links.take();
+    root->take_window(window);
+    return links.take();
+  };
+  EXPECT_THAT(come_back(0), ElementsAre("deadline 7"));
+  EXPECT_THAT(come_back(3), ElementsAre("judge 7 with 6 reports"));
+}
+
 TEST_F(RootOfATree, GuidesEachShardForItsWorkers) {
   links.take();
   messages::guidance known{.generation = 1, .window = 1};
