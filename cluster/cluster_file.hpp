@@ -341,10 +341,11 @@ struct cluster_file {
   std::uint64_t seed = 1;
   std::uint32_t detect_ms = 1000; ///< [100, 60000]
   membership_kind membership = membership_kind::listed;
-  std::uint32_t workers_min = 0; ///< training begins with as many; 0: all of the file, [0, 4096]
-  std::uint32_t workers_max = 0; ///< more are told to wait; 0: as many as the file names, [0, 4096]
-  std::string secret_file;       ///< holds what replicas prove to each other that they know
-  bool insecure = false;         ///< a listener may bind beyond loopback without authentication; also --insecure
+  std::uint32_t workers_min = 0;      ///< training begins with as many; 0: all of the file, [0, 4096]
+  std::uint32_t workers_max = 0;      ///< more are told to wait; 0: as many as the file names, [0, 4096]
+  std::uint32_t host_places_max = 16; ///< of an open cluster, that one host may have, [1, 4096]
+  std::string secret_file;            ///< holds what replicas prove to each other that they know
+  bool insecure = false;              ///< a listener may bind beyond loopback without authentication; also --insecure
   cluster::training training;
   cluster::batch batch;
   cluster::arbitrator arbitrator;

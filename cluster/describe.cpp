@@ -261,7 +261,8 @@ std::string to_digested_toml(const cluster_file& file) {
                                       "key_file = \"\"\n",
                                       "membership = \"listed\"\n",
                                       "workers_min = 0\n",
-                                      "workers_max = 0\n"})
+                                      "workers_max = 0\n",
+                                      "host_places_max = 16\n"})
     if (const auto at = text.find(line); at != std::string::npos)
       text.erase(at, line.size());
   return text;

@@ -64,6 +64,7 @@ membership::membership(const cluster::cluster_file& file, const cluster::timeout
   state_.finished_before = finished_before;
   state_.fixed_group = file.training.trainer == cluster::trainer_kind::client;
   state_.workers_min = file.workers_min;
+  state_.host_places_max = file.host_places_max;
   for (const auto* host : file.members()) {
     const auto rank = state_.members.size();
     const bool guest = cluster::is_place(*host);
@@ -96,16 +97,16 @@ double joins_of(const member& one, double now_seconds) {
 
 /// Of a host that has no rank.
 messages::welcome membership::check_guest(const messages::hello& hello, double now_seconds) const {
-  const auto places = static_cast<std::size_t>(std::ranges::count(state_.members, true, &member::guest));
-  if (places == 0 || !cluster::is_worker_name(hello.host))
+  const bool open = std::ranges::any_of(state_.members, &member::guest);
+  if (!open || !cluster::is_worker_name(hello.host))
     return refuse(welcome_verdict::unknown_host, fmt::format("host {} has no worker in the cluster file", hello.host));
   if (hello.training)
     return refuse(welcome_verdict::unknown_host,
                   fmt::format("host {} trains under a rank that this arbitrator did not give it", hello.host));
-  if (!ending(now_seconds) && !find_place(now_seconds, state_, timeouts_))
-    return refuse(welcome_verdict::unknown_host,
-                  fmt::format("all {} places of the cluster are taken (cluster.workers_max is {})", places,
-                              state_.members.size()));
+  if (ending(now_seconds))
+    return {.detail = "welcome", .leader = {}};
+  if (const auto found = find_place(now_seconds, state_, timeouts_, hello.host); !found.rank)
+    return refuse(welcome_verdict::unknown_host, found.reason);
   return {.detail = "welcome", .leader = {}};
 }
 
@@ -177,7 +178,7 @@ messages::welcome membership::admit(const messages::hello& hello, double now_sec
     return answer;
   auto found = std::ranges::find(state_.members, hello.host, &member::host);
   if (found == state_.members.end()) {
-    found = state_.members.begin() + *find_place(now_seconds, state_, timeouts_);
+    found = state_.members.begin() + *find_place(now_seconds, state_, timeouts_, hello.host).rank;
     *found = {.host = hello.host, .guest = true, .detail = {}};
   }
   found->joins = joins_of(*found, now_seconds) + 1;

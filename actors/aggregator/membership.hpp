@@ -57,10 +57,11 @@ struct member {
 enum class generation_phase : std::uint8_t { none, running, regrouping, ending };
 
 struct membership_state {
-  std::vector<member> members;   ///< by rank
-  std::uint32_t workers_min = 0; ///< training begins with as many; 0: with all that are expected
-  bool fixed_group = false;      ///< the training processes' group is their user's: all of it train or none
-  double began_seconds = -1;     ///< when it was first looked at
+  std::vector<member> members;       ///< by rank
+  std::uint32_t workers_min = 0;     ///< training begins with as many; 0: with all that are expected
+  std::uint32_t host_places_max = 0; ///< of an open cluster, that one host may have
+  bool fixed_group = false;          ///< the training processes' group is their user's: all of it train or none
+  double began_seconds = -1;         ///< when it was first looked at
   std::optional<std::uint32_t> finished_before; ///< who finished training under an arbitrator before this one
   bool stop_was_asked = false;                  ///< of all, by this arbitrator
   std::uint64_t generation = 0;                 ///< newest that was formed
@@ -101,10 +102,14 @@ struct membership_change {
 };
 
 membership_change decide(double now_seconds, const membership_state& state, const cluster::timeouts& timeouts);
-/// The rank for a host that has none: of a place that nobody has had, or else of who has been gone longest, and long
-/// enough to be forgotten. Nothing: all places are taken, or the cluster has none.
-std::optional<std::uint32_t> find_place(double now_seconds, const membership_state& state,
-                                        const cluster::timeouts& timeouts);
+struct found_place {
+  std::optional<std::uint32_t> rank;
+  std::string reason; ///< why there is none
+};
+/// The rank for a worker that has none: of a place that nobody has had, or else of who has been gone longest, and long
+/// enough to be forgotten. No host gets more than its share, however many names it has for its workers.
+found_place find_place(double now_seconds, const membership_state& state, const cluster::timeouts& timeouts,
+                       const std::string& worker);
 /// "ben has left", "ben is lost: ..."; empty for one that has not gone.
 std::string why_gone(const member& one);
 /// Why nobody is left and nobody can still come; empty: that is not so.

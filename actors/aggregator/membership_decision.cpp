@@ -282,17 +282,34 @@ std::optional<membership_change> form(double now, const membership_state& state,
 
 } // namespace
 
-std::optional<std::uint32_t> find_place(double now, const membership_state& state, const cluster::timeouts& timeouts) {
+found_place find_place(double now, const membership_state& state, const cluster::timeouts& timeouts,
+                       const std::string& worker) {
+  const auto host = cluster::host_of(worker);
+  std::optional<std::uint32_t> unused;
   std::optional<std::uint32_t> oldest;
+  std::size_t places = 0;
+  std::size_t own = 0;
   for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
     const auto& one = state.members[rank];
-    if (one.unused())
-      return rank;
-    if (is_forgotten(now, state, timeouts, rank) &&
-        (!oldest || one.since_seconds < state.members[*oldest].since_seconds))
-      oldest = rank;
+    places += one.guest ? 1 : 0;
+    if (one.unused()) {
+      unused = unused.value_or(rank);
+    } else if (is_forgotten(now, state, timeouts, rank)) {
+      if (!oldest || one.since_seconds < state.members[*oldest].since_seconds)
+        oldest = rank;
+    } else if (one.guest && cluster::host_of(one.host) == host) {
+      ++own;
+    }
   }
-  return oldest;
+  if (own >= state.host_places_max)
+    return {{},
+            fmt::format("host {} has {} of the cluster's places, and no host gets more (cluster.host_places_max is {})",
+                        host, own, state.host_places_max)};
+  if (!unused && !oldest)
+    return {{},
+            fmt::format("all {} places of the cluster are taken (cluster.workers_max is {})", places,
+                        state.members.size())};
+  return {unused ? unused : oldest, ""};
 }
 
 std::string why_gone(const member& one) {

@@ -249,6 +249,31 @@ TEST_F(Forms, AnOpenClusterDecidesForTheGroupThatAScriptHasNow) {
   EXPECT_THAT(generations().back().members, ::testing::UnorderedElementsAre("w0", "guest/0", "guest/1"));
 }
 
+TEST_F(Forms, AnOpenClusterGivesNoHostMoreThanItsShareOfThePlaces) {
+  write_file({.slowdowns = {1},
+              .dataset = "unused",
+              .training = "trainer = \"client\"\n",
+              .cluster = patient_cluster + "membership = \"open\"\nworkers_max = 3\nhost_places_max = 1\n"});
+  const auto agent = [&](const std::string& host, const std::string& workers) {
+    std::vector<std::string> arguments = {"run",        "--cluster",       file(),      "--name", host, "--out",
+                                          run().path(), "--log-to-stderr", "--workers", workers};
+    for (int slot = 0; slot < std::stoi(workers); ++slot)
+      arguments.insert(arguments.end(), {"--agent-socket", fmt::format("{}/{}{}", directory_.path(), host, slot)});
+    return start(arguments);
+  };
+  auto hub = start_host("hub");
+  auto greedy = agent("greedy", "2");
+  const auto refused = "waits_for_place reason=\"host greedy has 1 of the cluster's places, and no host gets more "
+                       "(cluster.host_places_max is 1)\"";
+  EXPECT_TRUE(wait_until([&] { return greedy.says(refused); })) << greedy.said();
+  auto other = agent("other", "1");
+  EXPECT_TRUE(wait_until([&] { return other.says("joined rank=2"); })) << other.said();
+  for (auto* one : {&greedy, &other, &hub}) {
+    one->signal(SIGTERM);
+    one->wait();
+  }
+}
+
 /// With two processes per host in place of eight.
 TEST_F(Forms, TheClusterOfAllFormsGoesOnWhenItsLeaderAndAProcessDie) {
   std::vector<std::string> arguments = {

@@ -64,6 +64,18 @@ TEST_F(OpenMembership, LetsNobodyInWithoutAPlace) {
   EXPECT_EQ(admit(hello("other", 8)).verdict, welcome_verdict::duplicate_host) << "it is there already";
 }
 
+TEST_F(OpenMembership, LetsNoHostTakeMorePlacesThanItsShare) {
+  file.host_places_max = 1;
+  members = membership(file, timeouts);
+  EXPECT_EQ(admit(hello("guest/0")).rank, 3U);
+  EXPECT_EQ(admit(hello("guest/0")).rank, 3U) << "it keeps it";
+  const auto refused = admit(hello("guest/1"));
+  EXPECT_EQ(refused.verdict, welcome_verdict::unknown_host) << "it waits";
+  EXPECT_THAT(refused.detail, HasSubstr("host guest has 1 of the cluster's places, and no host gets more "
+                                        "(cluster.host_places_max is 1)"));
+  EXPECT_EQ(admit(hello("other/0")).rank, 4U);
+}
+
 TEST_F(OpenMembership, TellsOneWithoutAPlaceThatTrainingIsOver) {
   start();
   admit(hello("guest"));
