@@ -1,5 +1,7 @@
 #pragma once
 
+#include "storage/json_text.hpp"
+
 #include <caf/all.hpp>
 #include <spdlog/spdlog.h>
 
@@ -21,7 +23,7 @@ void install_handlers(Self* self, const char* name) {
     try {
       std::rethrow_exception(thrown);
     } catch (const std::exception& error) {
-      spdlog::error("actor_failed actor={} error=\"{}\"", name, error.what());
+      spdlog::error("actor_failed actor={} error={}", name, storage::quoted(error.what()));
     } catch (...) {
       spdlog::error("actor_failed actor={} error=unknown", name);
     }

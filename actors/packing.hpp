@@ -4,6 +4,7 @@
 
 #include "messages/serialization.hpp"
 #include "messages/validation.hpp"
+#include "storage/json_text.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -32,7 +33,8 @@ template <class T>
 const T* unpack(const messages::message<T>& received, const char* receiver) {
   if (received)
     return &*received;
-  spdlog::warn("message_refused actor={} kind={} error=\"{}\"", receiver, messages::kind_of<T>, received.error().text);
+  spdlog::warn("message_refused actor={} kind={} error={}", receiver, messages::kind_of<T>,
+               storage::quoted(received.error().text));
   return nullptr;
 }
 

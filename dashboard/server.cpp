@@ -6,6 +6,7 @@
 #include "dashboard/politeness.hpp"
 #include "links/identity.hpp"
 #include "storage/fnv1a.hpp"
+#include "storage/json_text.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -486,7 +487,7 @@ bool server::shared::keys_changed(const links::credential& shown) {
   links::credential now;
   auto problem = links::read_server_keys(options.certificate_file, options.key_file, std::time(nullptr), now);
   if (!problem.empty() && problem != told_problem)
-    spdlog::warn("dashboard_keys_refused reason=\"{}\"", problem);
+    spdlog::warn("dashboard_keys_refused reason={}", storage::quoted(problem));
   const bool usable = problem.empty();
   told_problem = std::move(problem);
   return usable && (now.certificate != shown.certificate || now.key != shown.key);

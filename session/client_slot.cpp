@@ -66,8 +66,8 @@ void client_slot::connected(double now_seconds, connection_number number, const 
   connections_[number] = {.peer = peer, .since_seconds = now_seconds};
   if (peer.allowed && connections_.size() <= connections_max)
     return;
-  log(true, fmt::format("client_refused process={} reason=\"{}\"", peer.process,
-                        peer.allowed ? "too many connections" : "it is another user's"));
+  log(true, fmt::format("client_refused process={} reason={}", peer.process,
+                        storage::quoted(peer.allowed ? "too many connections" : "it is another user's")));
   end(number);
 }
 
@@ -191,7 +191,7 @@ void client_slot::violated(connection_number number, const std::string& what) {
   const auto* one = find(number);
   if (one == nullptr)
     return;
-  log(true, fmt::format("client_refused process={} reason=\"{}\"", one->peer.process, what));
+  log(true, fmt::format("client_refused process={} reason={}", one->peer.process, storage::quoted(what)));
   if (serves(number))
     vacate(what);
   end(number);

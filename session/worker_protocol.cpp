@@ -220,10 +220,10 @@ void worker_protocol::orphan(const char* why) {
   emit(effects::forget_aggregator{});
   if (phase_ == phase::training)
     log(log_level::warning,
-        fmt::format("arbitrator_lost reason=\"{}\" {}, training goes on", why,
+        fmt::format("arbitrator_lost reason={} {}, training goes on", storage::quoted(why),
                     options_.balances ? "workers share by their paces" : "the last batch sizes stand"));
   else if (phase_ == phase::waiting)
-    log(log_level::warning, fmt::format("arbitrator_lost reason=\"{}\" training waits for it", why));
+    log(log_level::warning, fmt::format("arbitrator_lost reason={} training waits for it", storage::quoted(why)));
 }
 
 void worker_protocol::on(const events::trainer_ready& what) {
@@ -291,7 +291,8 @@ void worker_protocol::on(const events::tick&) {
   if (finding.verdict == watch_verdict::fine)
     return;
   const bool stuck = finding.verdict == watch_verdict::stuck;
-  log(log_level::error, fmt::format("training_{} reason=\"{}\"", stuck ? "stuck" : "cut_off", finding.reason));
+  log(log_level::error,
+      fmt::format("training_{} reason={}", stuck ? "stuck" : "cut_off", storage::quoted(finding.reason)));
   if (stuck)
     emit(effects::fail{finding.reason});
   else
@@ -554,7 +555,7 @@ void worker_protocol::look_after_leave() {
                                                    options_.timeouts);
   if (std::exchange(leaving_by_, next.step) == next.step)
     return;
-  log(log_level::info, fmt::format("leave generation={} next=\"{}\"", newest_->generation, next.reason));
+  log(log_level::info, fmt::format("leave generation={} next={}", newest_->generation, storage::quoted(next.reason)));
   if (next.step == leave_step::stop)
     on(events::stop_requested{});
   else if (next.step == leave_step::ask)

@@ -1,6 +1,7 @@
 #include "actors/aggregator/aggregator_role.hpp"
 
 #include "messages/validation.hpp"
+#include "storage/json_text.hpp"
 
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
@@ -51,8 +52,8 @@ void aggregator_role::hear_evaluation(messages::evaluation_report evaluation, co
   if (refusal.empty())
     return take_evaluation(evaluation);
   if (first)
-    spdlog::warn("evaluations_refused host={} error=\"{}\" those that follow in this generation are only counted",
-                 from.host, refusal);
+    spdlog::warn("evaluations_refused host={} error={} those that follow in this generation are only counted",
+                 from.host, storage::quoted(refusal));
 }
 
 void aggregator_role::take_placement(const std::vector<std::uint32_t>& workers, const messages::placement& placement) {

@@ -151,7 +151,7 @@ void root_role::take_hello(const messages::hello& hello, const route& way, hello
         replication::place_given{.rank = welcome.rank, .host = hello.host, .cluster_digest = members_.cluster_digest()},
         [this, rank = welcome.rank, host = hello.host, admit = std::move(admit)] {
           if (const auto problem = options_.names->give(rank, host); !problem.empty())
-            spdlog::warn("places_not_kept error=\"{}\"", problem);
+            spdlog::warn("places_not_kept error={}", storage::quoted(problem));
           admit();
         });
   } else if (way.empty()) {
@@ -178,7 +178,7 @@ void root_role::admit_worker(const messages::hello& hello, const messages::welco
 
 bool root_role::take_beat(const messages::heartbeat& sign) {
   if (const auto why = members_.why_implausible(sign); !why.empty()) {
-    spdlog::warn("heartbeat_refused rank={} error=\"{}\"", sign.rank, why);
+    spdlog::warn("heartbeat_refused rank={} error={}", sign.rank, storage::quoted(why));
     return true;
   }
   follow_progress(sign);

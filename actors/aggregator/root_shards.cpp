@@ -83,10 +83,10 @@ void root_role::lay_out(layout_change change, std::function<void(std::string)> a
   keep(layout, [this, layout, reason = std::move(change.reason), answer = std::move(answer)] {
     laying_out_ = false;
     const auto before = std::exchange(layout_, layout);
-    spdlog::info("shards_laid_out reason=\"{}\"", reason);
+    spdlog::info("shards_laid_out reason={}", storage::quoted(reason));
     if (options_.write_layout)
       if (const auto problem = options_.write_layout(layout_); !problem.empty())
-        spdlog::warn("layout_not_kept error=\"{}\"", problem);
+        spdlog::warn("layout_not_kept error={}", storage::quoted(problem));
     for (std::uint32_t node = 1; node < options_.plan.nodes.size(); ++node) {
       const bool takes = serves(layout_, node);
       const auto& host = options_.plan.nodes[node].host;

@@ -307,7 +307,7 @@ void shard_role::attached(std::uint64_t term) {
 void shard_role::lost_parent(const char* why) {
   if (!links_.has_parent())
     return;
-  spdlog::warn("parent_lost reason=\"{}\" the shard keeps deciding", why);
+  spdlog::warn("parent_lost reason={} the shard keeps deciding", storage::quoted(why));
   links_.detach();
 }
 

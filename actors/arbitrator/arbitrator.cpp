@@ -27,7 +27,8 @@ void write_row(arbitrator_pointer self, ledger::entry entry) {
 
 void warn_unless_kept(const std::string& problem) {
   if (!problem.empty())
-    spdlog::warn("parameters_not_kept problem=\"{}\" the run goes on, its decisions cannot be replayed", problem);
+    spdlog::warn("parameters_not_kept problem={} the run goes on, its decisions cannot be replayed",
+                 storage::quoted(problem));
 }
 
 /// Does it once the journal keeps it, never if it does not.
@@ -50,7 +51,7 @@ void keep_policy(arbitrator_pointer self, const messages::policy_version& versio
             keep(self, self->state.judge->term(),
                  replication::policy_published{.policy = version, .checkpoint = checkpoint}, [] {});
           },
-          [](const caf::error& error) { spdlog::warn("learner_not_saved error=\"{}\"", to_text(error)); });
+          [](const caf::error& error) { spdlog::warn("learner_not_saved error={}", storage::quoted(to_text(error))); });
 }
 
 void adopt(arbitrator_pointer self, const message<messages::policy_version>& published) {
@@ -62,7 +63,7 @@ void adopt(arbitrator_pointer self, const message<messages::policy_version>& pub
     return;
   const auto error = state.judge->adopt(*version);
   if (!error.empty()) {
-    spdlog::error("policy_refused version={} error=\"{}\"", version->version, error);
+    spdlog::error("policy_refused version={} error={}", version->version, storage::quoted(error));
     return;
   }
   std::string problem;
@@ -88,7 +89,7 @@ void learn(arbitrator_pointer self, const std::vector<messages::trajectory>& rol
           },
           [self](const caf::error& error) {
             self->state.learning = false;
-            spdlog::warn("learner_failed error=\"{}\" the policy stays as it is", to_text(error));
+            spdlog::warn("learner_failed error={} the policy stays as it is", storage::quoted(to_text(error)));
           });
 }
 
@@ -217,8 +218,9 @@ arbitrator_actor::behavior_type arbitrator(arbitrator_pointer self, arbitrator_o
   // One that was restarted takes up the policy where it stood.
   if (state.learner)
     self->request(state.learner, std::chrono::milliseconds(state.options.timeouts.request_timeout_ms), atom::current_v)
-        .then([self](const message<messages::policy_version>& published) { adopt(self, published); },
-              [](const caf::error& error) { spdlog::warn("learner_silent error=\"{}\"", to_text(error)); });
+        .then(
+            [self](const message<messages::policy_version>& published) { adopt(self, published); },
+            [](const caf::error& error) { spdlog::warn("learner_silent error={}", storage::quoted(to_text(error))); });
   return {
       [self](atom::shard, const message<messages::shard_report>& window) { decide(self, window); },
       [self](atom::window, const message<messages::shard_window>& window) { join(self, window); },

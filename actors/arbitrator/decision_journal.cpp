@@ -1,5 +1,7 @@
 #include "actors/arbitrator/decision_journal.hpp"
 
+#include "storage/json_text.hpp"
+
 #include <spdlog/spdlog.h>
 
 #include <utility>
@@ -54,8 +56,8 @@ void replicated_journal::settle(const replication::proposal_result& result) {
   const bool kept = result.status == replication::proposal_status::committed &&
                     result.outcome.result == replication::verdict::applied;
   if (done && !kept)
-    spdlog::warn("not_kept status={} verdict={} detail=\"{}\"", replication::to_string(result.status),
-                 replication::to_string(result.outcome.result), result.text);
+    spdlog::warn("not_kept status={} verdict={} detail={}", replication::to_string(result.status),
+                 replication::to_string(result.outcome.result), storage::quoted(result.text));
   if (done)
     done(kept);
   if (more)

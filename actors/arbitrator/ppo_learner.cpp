@@ -3,6 +3,7 @@
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
 #include "storage/atomic_file.hpp"
+#include "storage/json_text.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -30,7 +31,7 @@ caf::result<message<messages::policy_version>> learn(ppo_learner_pointer self,
                version.version, version.policy_loss, version.value_loss, version.entropy, version.approximate_kl);
   if (!state.checkpoint.empty())
     if (const auto error = state.write_file(state.checkpoint, state.learner->save()); !error.empty())
-      spdlog::warn("policy_checkpoint_failed error=\"{}\"", error);
+      spdlog::warn("policy_checkpoint_failed error={}", storage::quoted(error));
   return pack_checked(version);
 }
 

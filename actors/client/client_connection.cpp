@@ -1,5 +1,7 @@
 #include "actors/client/client_connection.hpp"
 
+#include "storage/json_text.hpp"
+
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
 
@@ -36,8 +38,8 @@ client_connection::client_connection(int descriptor) : descriptor_(descriptor), 
   if (peer_.process > 0)
     process_ = static_cast<int>(::syscall(SYS_pidfd_open, peer_.process, 0));
   if (process_ < 0)
-    spdlog::warn("client_not_watched process={} error=\"{}\": its end is seen when its connection is closed",
-                 peer_.process, peer_.process > 0 ? std::strerror(errno) : "it is in another container");
+    spdlog::warn("client_not_watched process={} error={}: its end is seen when its connection is closed", peer_.process,
+                 storage::quoted(peer_.process > 0 ? std::strerror(errno) : "it is in another container"));
 }
 
 client_connection::~client_connection() {
@@ -85,8 +87,8 @@ std::vector<client_connection::frame> client_connection::read(std::optional<std:
 bool client_connection::write(const messages::any_message& message) {
   const auto encoded = messages::encode(message);
   if (!encoded || encoded->view().size_bytes() > frame_bytes_max) {
-    spdlog::error("client_frame_not_sent kind={} error=\"{}\"", messages::kind_name(message),
-                  encoded ? "too large" : encoded.error().text);
+    spdlog::error("client_frame_not_sent kind={} error={}", messages::kind_name(message),
+                  storage::quoted(encoded ? "too large" : encoded.error().text));
     return true;
   }
   const auto words = encoded->view();

@@ -73,7 +73,7 @@ void arbitration_services::start() {
   commands_ = command_socket::open(
       path, [this](const std::string& line) { return answer(line); }, problem);
   if (!commands_)
-    spdlog::warn("no_commands problem=\"{}\"", problem);
+    spdlog::warn("no_commands problem={}", storage::quoted(problem));
   if (is_replicated())
     leader_ = "";
   else
@@ -108,7 +108,7 @@ void arbitration_services::lead(const leader_start& start) {
   if (has_learned) {
     const auto error = options_.write_file(options_.run_directory + "/checkpoints/policy.dynamix", *learned);
     if (!error.empty())
-      spdlog::warn("policy_checkpoint_failed error=\"{}\"", error);
+      spdlog::warn("policy_checkpoint_failed error={}", storage::quoted(error));
   }
   tell(ledger::event_kind::leader, host_.name, fmt::format("Raft term {}", start.raft_term));
   start_arbitration();

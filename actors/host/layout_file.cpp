@@ -1,6 +1,7 @@
 #include "actors/host/layout_file.hpp"
 
 #include "storage/atomic_file.hpp"
+#include "storage/json_text.hpp"
 
 #include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
@@ -22,7 +23,7 @@ shard_layout read_layout(const std::string& path) {
             .serving = json.at("serving").get<std::vector<std::uint32_t>>(),
             .homes = json.at("homes").get<std::vector<std::uint32_t>>()};
   } catch (const nlohmann::json::exception& error) {
-    spdlog::warn("layout_not_read error=\"{}\"", error.what());
+    spdlog::warn("layout_not_read error={}", storage::quoted(error.what()));
     return {};
   }
 }

@@ -1,6 +1,7 @@
 #include "actors/host/supervisor.hpp"
 
 #include "actors/handlers.hpp"
+#include "storage/json_text.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -34,7 +35,7 @@ void shut_down(supervisor_pointer self, const caf::error& reason) {
 }
 
 void give_up(supervisor_pointer self, const std::string& reason) {
-  spdlog::error("supervisor_gives_up reason=\"{}\"", reason);
+  spdlog::error("supervisor_gives_up reason={}", storage::quoted(reason));
   self->state.events->failed(reason);
   shut_down(self, caf::exit_reason::unhandled_exception);
 }
@@ -51,7 +52,7 @@ void child_down(supervisor_pointer self, const caf::down_msg& down) {
                                          down.reason ? to_text(down.reason) : "it ended without being asked to");
   if (plan.escalate)
     return give_up(self, plan.reason);
-  spdlog::warn("restarting reason=\"{}\"", plan.reason);
+  spdlog::warn("restarting reason={}", storage::quoted(plan.reason));
   if (state.told)
     state.told(plan.reason);
   for (auto index = plan.restart.rbegin(); index != plan.restart.rend(); ++index)

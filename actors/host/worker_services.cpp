@@ -8,6 +8,7 @@
 #include "actors/worker/telemetry.hpp"
 #include "actors/worker/worker.hpp"
 #include "client/cores.hpp"
+#include "storage/json_text.hpp"
 #include "trainer/checkpoint.hpp"
 
 #include <spdlog/spdlog.h>
@@ -45,7 +46,8 @@ std::vector<std::vector<std::uint32_t>> worker_services::cores_of_workers() cons
   const auto machine = client::read_machine_cores();
   auto parts = client::split_cores(machine, workers_.size());
   for (std::size_t slot = 0; slot < parts.size(); ++slot)
-    spdlog::info("worker_cores worker={} cpus=\"{}\"{}", workers_[slot].host->name, client::to_cpu_list(parts[slot]),
+    spdlog::info("worker_cores worker={} cpus={}{}", workers_[slot].host->name,
+                 storage::quoted(client::to_cpu_list(parts[slot])),
                  parts[slot].empty() ? ": any, for there are more workers than cores" : "");
   return parts;
 }
@@ -68,7 +70,7 @@ std::string worker_services::start_worker(served_worker& worker, std::size_t slo
                                                               cluster::file_name_of(worker.host->name) + ".jsonl",
                                                           worker.host->name, problem);
     if (!training.trace)
-      spdlog::warn("trace_not_written problem=\"{}\"", problem);
+      spdlog::warn("trace_not_written problem={}", storage::quoted(problem));
   }
   auto protocol = session::options_of(*options_.file, options_.file->digest(), worker.host->name, new_incarnation());
   if (options_.file->training.trainer == cluster::trainer_kind::client) {

@@ -3,6 +3,7 @@
 #include "actors/handlers.hpp"
 #include "actors/network/control_network.hpp"
 #include "links/sockets.hpp"
+#include "storage/json_text.hpp"
 
 #include <caf/io/basp/all.hpp>
 #include <spdlog/spdlog.h>
@@ -85,7 +86,8 @@ gateway_actor reach(connector_pointer self, const connector_target& target) {
   auto reached = reach(self, target, problem, kind);
   if (!reached && problem != state.problem)
     spdlog::log(kind == links::connect_failure::nobody_listens ? spdlog::level::info : spdlog::level::warn,
-                "link_failed to={} address={}:{} problem=\"{}\"", target.host, target.address, target.port, problem);
+                "link_failed to={} address={}:{} problem={}", target.host, target.address, target.port,
+                storage::quoted(problem));
   state.problem = problem;
   return reached;
 }

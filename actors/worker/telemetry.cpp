@@ -3,6 +3,7 @@
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
 #include "messages/validation.hpp"
+#include "storage/json_text.hpp"
 #include "telemetry/survey.hpp"
 
 #include <spdlog/spdlog.h>
@@ -52,7 +53,7 @@ void measure(telemetry_state& state, messages::window_report& report) {
   report.telemetry_seconds = measured.sampling_seconds + measured.program_seconds;
   if (measured.choice.empty())
     return;
-  spdlog::info("telemetry_chosen text=\"{}\"", measured.choice);
+  spdlog::info("telemetry_chosen text={}", storage::quoted(measured.choice));
   report.telemetry_choice = messages::fit_text(measured.choice);
 }
 

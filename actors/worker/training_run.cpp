@@ -4,6 +4,7 @@
 #include "actors/worker/remote_store.hpp"
 #include "exchange/peer_links.hpp"
 #include "messages/validation.hpp"
+#include "storage/json_text.hpp"
 #include "telemetry/training_thread.hpp"
 
 #include <spdlog/spdlog.h>
@@ -136,12 +137,14 @@ public:
         samples, micro_batch);
   }
 
-  void step_dropped(const std::string& reason) override { spdlog::warn("step_dropped reason=\"{}\"", reason); }
+  void step_dropped(const std::string& reason) override {
+    spdlog::warn("step_dropped reason={}", storage::quoted(reason));
+  }
 
   void data_left_out(const std::vector<std::string>& files) override {
     constexpr std::size_t left_out_shown = 20;
     for (std::size_t i = 0; i < std::min(files.size(), left_out_shown); ++i)
-      spdlog::warn("data_left_out reason=\"{}\"", files[i]);
+      spdlog::warn("data_left_out reason={}", storage::quoted(files[i]));
     if (files.size() > left_out_shown)
       spdlog::warn("data_left_out reason=\"and {} more\"", files.size() - left_out_shown);
   }

@@ -4,6 +4,7 @@
 #include "actors/packing.hpp"
 #include "messages/leave.hpp"
 #include "messages/validation.hpp"
+#include "storage/json_text.hpp"
 #include "telemetry/logging.hpp"
 
 #include <spdlog/spdlog.h>
@@ -49,7 +50,7 @@ struct worker_performer {
               happen(self, events::hello_answered{number, std::move(welcome)});
             },
             [self = self, number = what.number](const caf::error& error) {
-              spdlog::debug("greeting_failed error=\"{}\"", to_text(error));
+              spdlog::debug("greeting_failed error={}", storage::quoted(to_text(error)));
               happen(self, events::hello_answered{number, std::nullopt});
             });
   }

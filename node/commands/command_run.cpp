@@ -187,7 +187,7 @@ std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_op
                   ? telemetry::open_kernel_session_of_another()
                   : telemetry::open_kernel_session(actors::control_ports(options));
   if (const auto problem = telemetry::drop_privileges(); !problem.empty())
-    spdlog::warn("privileges_kept reason=\"{}\"", problem);
+    spdlog::warn("privileges_kept reason={}", storage::quoted(problem));
   // Loading kernel programs takes a dozen MiB for a moment, which the allocator would keep.
   if (MallocExtension_ReleaseFreeMemory != nullptr)
     MallocExtension_ReleaseFreeMemory();
@@ -242,7 +242,7 @@ int train(actors::host_options options, const run_directory& run, const actors::
       if (const auto problem =
               storage::write_file_atomically(run.worker(said.host), ledger::to_json(said, evaluations));
           !problem.empty()) {
-        spdlog::error("farewell_not_written error=\"{}\"", problem);
+        spdlog::error("farewell_not_written error={}", storage::quoted(problem));
         succeeded = false;
       }
   // The arbitrator's ledger tells the whole run.
@@ -250,7 +250,7 @@ int train(actors::host_options options, const run_directory& run, const actors::
   const bool whole = options.file->arbitrator_host().name == options.host && !outcome.left;
   if (whole) {
     if (const auto problem = write_results(run, {}, succeeded ? "" : outcome.reason, summary); !problem.empty()) {
-      spdlog::error("results_not_written error=\"{}\"", problem);
+      spdlog::error("results_not_written error={}", storage::quoted(problem));
       succeeded = false;
     }
   }
@@ -258,9 +258,11 @@ int train(actors::host_options options, const run_directory& run, const actors::
   if (succeeded && (completed || outcome.left))
     spdlog::info("host_ended reason={}", storage::quoted(outcome.reason));
   else if (outcome.stopped)
-    spdlog::warn("host_stopped reason={} checkpoint=\"{}\"", storage::quoted(outcome.reason), outcome.checkpoint);
+    spdlog::warn("host_stopped reason={} checkpoint={}", storage::quoted(outcome.reason),
+                 storage::quoted(outcome.checkpoint));
   else
-    spdlog::error("host_failed reason={} checkpoint=\"{}\"", storage::quoted(outcome.reason), outcome.checkpoint);
+    spdlog::error("host_failed reason={} checkpoint={}", storage::quoted(outcome.reason),
+                  storage::quoted(outcome.checkpoint));
   spdlog::default_logger()->flush();
   if (display != nullptr)
     display->end(whole ? &summary : nullptr, printable(outcome.reason));
@@ -348,7 +350,8 @@ std::unique_ptr<preemption_watch> watch_for_preemption(const std::string& given,
   return std::make_unique<preemption_watch>(
       runs || !given.empty() ? source : cluster::resolve_path(*options.file, source),
       run.path() + "/preemption-" + options.host, [](const preemption_notice& notice) {
-        spdlog::warn("preempted seconds={} source=\"{}\": this host leaves", notice.seconds, notice.source);
+        spdlog::warn("preempted seconds={} source={}: this host leaves", notice.seconds,
+                     storage::quoted(notice.source));
         kill(getpid(), SIGTERM);
       });
 }
@@ -415,7 +418,7 @@ int run(const run_arguments& arguments, command_context& context) {
     return exit_failed;
   }
   if (const auto caution = loopback_caution(*file, *host, addresses_of(host->address)); !caution.empty())
-    spdlog::warn("listens_on_loopback reason=\"{}\"", caution);
+    spdlog::warn("listens_on_loopback reason={}", storage::quoted(caution));
   options.kernel = start_measuring(options);
   const auto watch = watch_for_preemption(arguments.preemption, run, options);
   host_display display(*file, *host, run, context.out);

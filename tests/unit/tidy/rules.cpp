@@ -323,8 +323,12 @@ std::vector<finding> find_forbidden_code(const source_tree& tree) {
   static const std::regex caf(R"(using\s+namespace\s+(::\s*)?caf\b)");
   static const std::regex wall_clock(R"(\bsystem_clock\b|\bgettimeofday\s*\(|\bstd::time\s*\(|\bCLOCK_REALTIME\b)");
   static const std::vector<std::string> socket_headers = {"sys/socket.h", "netinet/", "arpa/"};
+  static const std::regex bare_quotes(
+      R"re((?:spdlog::\w+\(|log_level::\w+,|\blog\((?:true|false),)[^;]*?=\\"\{\}\\")re");
   std::vector<finding> found;
   for (const auto& file : tree.files) {
+    if (file.room() == "actors" || file.room() == "session" || file.room() == "dashboard" || file.room() == "node")
+      find_pattern(file, file.text, bare_quotes, "a text that could end its field of the log: storage::quoted", found);
     find_pattern(file, file.code, caf, "using namespace caf: its atoms collide with ours", found);
     if (file.room() != "trainer" && file.room() != "exchange")
       continue;

@@ -70,7 +70,8 @@ std::vector<finding> find_leaked_libraries(const source_tree& tree);
 /// tests/unit/messages/golden/, named after it: windowReport -> window_report.bin.
 std::vector<finding> find_missing_goldens(const source_tree& tree);
 
-/// Words that must not be written: `using namespace caf` anywhere; a wall clock or a socket header in trainer/ and
+/// Words that must not be written: `using namespace caf` anywhere; a text between quotes of the log's own, which it
+/// could end, where peers are heard; a wall clock or a socket header in trainer/ and
 /// exchange/ (but for exchange/mesh.* and exchange/meeting.*, which are the sockets).
 std::vector<finding> find_forbidden_code(const source_tree& tree);
 

@@ -233,8 +233,10 @@ TEST(Rules, FindForbiddenCode) {
   tree.write("actors/a.cpp", "// using namespace caf;\nusing  namespace caf;\nusing namespace caf_like;\n");
   tree.write("trainer/a.cpp", "#include <sys/socket.h>\nauto now = std::chrono::system_clock::now();\n");
   tree.write("telemetry/a.cpp", "#include <sys/socket.h>\n");
+  tree.write("session/a.cpp", "spdlog::info(\"over reason={}\", quoted(why));\n"
+                              "log(log_level::info,\n    fmt::format(\"over reason=\\\"{}\\\"\", why));\n");
   EXPECT_THAT(places(find_forbidden_code(tree.read())),
-              ElementsAre("actors/a.cpp:2", "trainer/a.cpp:2", "trainer/a.cpp:1"));
+              ElementsAre("actors/a.cpp:2", "session/a.cpp:2", "trainer/a.cpp:2", "trainer/a.cpp:1"));
 }
 
 TEST(Rules, FindWhatIsLeftUndoneAndPathsOfOneMachine) {
