@@ -60,8 +60,10 @@ std::string prediction_text(const window_explanation& explanation) {
     const double exchange = predicted.exchange_seconds;
     text += "Predicted: as decided " + promise_text(predicted.decided, exchange) + "; had nothing changed " +
             promise_text(predicted.assigned, exchange);
+    // The plan looks at some global batches within reach of those that have run, and may miss the best by a little.
+    const bool better = predicted.planned.goodput > std::max(predicted.decided.goodput, predicted.assigned.goodput);
     if (predicted.planned.total > 0)
-      text += "; at best " + promise_text(predicted.planned, exchange);
+      text += better ? "; at best " + promise_text(predicted.planned, exchange) : "; the plan knows of nothing better";
     text += ". Of a step the exchange takes " + milliseconds(exchange) + ". " +
             (predicted.noise_scale < 0 ? "The noise scale is not measured yet, so all samples count as useful.\n"
                                        : "Noise scale: " + noise_text(predicted) + " samples.\n");

@@ -90,6 +90,8 @@ std::string find_stranger(const json& state, const std::vector<std::string>& hos
 
 int arbitrators(const arbitrators_arguments& arguments, command_context& context) {
   const run_directory run(arguments.run);
+  if (const auto none = why_no_run(run); !none.empty())
+    return refuse(context.err, none);
   const auto parsed = cluster::read_cluster_file(run.cluster_file());
   if (!parsed.errors.empty())
     return refuse(context.err, run.path() + " is not a run directory: " + cluster::to_string(parsed.errors.front()));

@@ -69,6 +69,8 @@ int serve(const dashboard_arguments& arguments, command_context& context) {
     return refuse(context.err,
                   "--run RUN shows a run, and --runs DIR lists those in a directory; one of them is needed");
   if (arguments.runs.empty()) {
+    if (const auto problem = why_no_run(run); !problem.empty())
+      return refuse(context.err, problem);
     auto parsed = cluster::read_cluster_file(run.cluster_file());
     if (!parsed.errors.empty())
       return refuse(context.err, run.path() + " is not a run directory: " + cluster::to_string(parsed.errors.front()));

@@ -36,8 +36,11 @@ int replay_run(const explain_arguments& arguments, const std::vector<ledger::row
 }
 
 int explain_window(const explain_arguments& arguments, command_context& context) {
-  std::string error;
-  const auto rows = ledger::read_file(run_directory(arguments.run).ledger(), error);
+  const run_directory run(arguments.run);
+  auto error = why_no_run(run);
+  if (!error.empty())
+    return refuse(context.err, error);
+  const auto rows = ledger::read_file(run.ledger(), error);
   if (!error.empty())
     return refuse(context.err, "--run: " + error);
   if (arguments.replay)

@@ -28,7 +28,10 @@ bool is_read() {
 }
 
 int print_ledger(const ledger_arguments& arguments, command_context& context) {
-  const auto path = run_directory(arguments.run).ledger();
+  const run_directory run(arguments.run);
+  const auto path = run.ledger();
+  if (const auto problem = why_no_run(run); !problem.empty() && !arguments.follow) // else it may come yet
+    return refuse(context.err, problem);
   std::error_code ignored;
   if (!arguments.follow && !std::filesystem::exists(path, ignored))
     return refuse(context.err, "there is no ledger " + path);

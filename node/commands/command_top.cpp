@@ -162,6 +162,8 @@ int top(const top_arguments& arguments, command_context& context) {
   auto source = from_page(arguments.url, token, arguments.authority);
   if (!arguments.run.empty()) {
     const run_directory run(arguments.run);
+    if (const auto none = why_no_run(run); !none.empty())
+      return refuse(context.err, none);
     const auto parsed = cluster::read_cluster_file(run.cluster_file());
     if (!parsed.errors.empty())
       return refuse(context.err, run.path() + " is not a run directory: " + cluster::to_string(parsed.errors.front()));

@@ -19,6 +19,8 @@ void add_trace(CLI::App& app, command_context& context) {
   command->add_option("--out", arguments->out, "Where the trace goes (default: trace.json in the run directory)");
   command->callback([arguments, &context] {
     context.work = [arguments, &context] {
+      if (const auto problem = why_no_run(run_directory(arguments->run)); !problem.empty())
+        return refuse(context.err, problem);
       const auto path = arguments->out.empty() ? run_directory(arguments->run).trace() : arguments->out;
       const auto outcome = join_traces(arguments->run, path);
       if (!outcome.problem.empty())

@@ -41,7 +41,7 @@ struct run_outcome {
   double seconds_to_target = -1; ///< negative if never
   double final_accuracy = 0;
   std::uint64_t samples = 0;
-  std::uint64_t windows = 0;
+  std::uint64_t windows = 0;           ///< decided on: all but the last
   std::uint64_t decisions = 0;         ///< made, one a worker and window
   std::uint64_t changes = 0;           ///< that changed a batch size
   std::uint64_t interventions = 0;     ///< windows in which the guard overrode the policy

@@ -110,7 +110,7 @@ void run_recorder::add(const ledger::window& window) {
     worker.steps += training.steps;
     seconds = std::max(seconds, row.report.elapsed_seconds);
   }
-  ++windows_;
+  windows_ += window.decided ? 1 : 0;
   interventions_ += intervened ? 1 : 0;
   add_batches(seconds);
 }

@@ -38,7 +38,7 @@ run_summary summarise(const cluster::cluster_file& file, const simulator::simula
                       .generations = run.world().generation(),
                       .workers = recorder.workers()};
   summary.decisions.made = result.decisions;
-  summary.decisions.windows = result.windows;
+  summary.decisions.windows = recorder.outcome().windows;
   summary.decisions.interventions = result.interventions;
   summary.policy_version = run.window().policy_version;
   return summary;

@@ -29,6 +29,16 @@ std::string run_directory::create() const {
   return "";
 }
 
+std::string why_no_run(const run_directory& run) {
+  std::error_code ignored;
+  if (!run.exists())
+    return run.path() + " is not a run directory: there is no such directory";
+  for (const auto& file : {run.cluster_file(), run.ledger()})
+    if (std::filesystem::exists(file, ignored))
+      return "";
+  return run.path() + " is not a run directory: it has no cluster.toml and no windows.jsonl";
+}
+
 std::string default_run_path(const cluster::cluster_file& file) {
   return default_run_path(file.name + "-" + std::string(cluster::to_string(file.arbitrator.policy)));
 }

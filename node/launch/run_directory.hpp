@@ -58,6 +58,9 @@ private:
   std::string path_;
 };
 
+/// Of a command that reads a run: why that is none. Empty: there is the cluster file or the ledger of one.
+std::string why_no_run(const run_directory& run);
+
 /// runs/<cluster>-<policy>-<UTC yyyymmdd-hhmmss>
 std::string default_run_path(const cluster::cluster_file& file);
 /// runs/<name>-<UTC yyyymmdd-hhmmss>

@@ -31,6 +31,8 @@ std::optional<worker_file> read_worker_file(const std::string& path) {
 }
 
 run_records read_run(const run_directory& run, std::string& error) {
+  if (error = why_no_run(run); !error.empty())
+    return run_records();
   auto parsed = cluster::read_cluster_file(run.cluster_file());
   if (!parsed.errors.empty()) {
     error = run.path() + " is not a run directory: " + cluster::to_string(parsed.errors.front());

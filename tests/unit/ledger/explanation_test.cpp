@@ -90,6 +90,21 @@ TEST(Explanation, ShowsWhatShadowModeWouldHaveSet) {
                                               "  Batch 64 -> 64: shadow: would set 128: action +25\n"));
 }
 
+/// The plan looks at some global batches only. One run's "at best" stood below "as decided".
+TEST(Explanation, CallsNothingTheBestThatIsWorseThanWhatWasDecided) {
+  auto rows = sample_rows();
+  auto& predicted = std::get<ledger::window>(rows[2].entry).predicted;
+  predicted.decided = {.total = 128, .slowest_seconds = 0.01, .goodput = 1000};
+  predicted.assigned = {.total = 128, .slowest_seconds = 0.02, .goodput = 900};
+  predicted.planned = {.total = 120, .slowest_seconds = 0.01, .goodput = 1100};
+  std::string error;
+  EXPECT_THAT(to_text(explain(rows, 1, "", error)), HasSubstr("; at best 1100 useful samples/s"));
+  predicted.planned.goodput = 990;
+  const auto text = to_text(explain(rows, 1, "", error));
+  EXPECT_THAT(text, HasSubstr("; the plan knows of nothing better. Of a step"));
+  EXPECT_THAT(text, Not(HasSubstr("at best")));
+}
+
 TEST(Explanation, TellsTheRewardByWhatItIsMadeOf) {
   const auto explanation = changed([](auto& row) { row.reward.total = row.reward.progress = -1; });
   EXPECT_THAT(to_text(explanation), HasSubstr("Batch 64 was in force, and earned -1.000 = log2 of its goodput over "

@@ -354,7 +354,13 @@ TEST_F(CommandLine, ExplainAndReportReadARun) {
   EXPECT_EQ(ask({"ledger", "--run", run.path(), "--from", std::to_string(first)}).out, lines.substr(first));
   EXPECT_THAT(ask({"ledger", "--run", run.path(), "--places"}).out,
               StartsWith(std::to_string(first) + " " + lines.substr(0, first)));
-  EXPECT_THAT(ask({"ledger", "--run", "/nonexistent"}).err, HasSubstr("there is no ledger /nonexistent/windows.jsonl"));
+  for (const std::string command : {"arbitrators", "dashboard", "explain", "ledger", "report", "top", "trace"})
+    EXPECT_THAT(ask({command, "--run", "/nonexistent"}).err,
+                HasSubstr("/nonexistent is not a run directory: there is no such directory"))
+        << command;
+  const temporary_directory other;
+  EXPECT_THAT(ask({"explain", "--run", other.path()}).err,
+              HasSubstr("is not a run directory: it has no cluster.toml and no windows.jsonl"));
 
   const auto reported = ask({"report", "--run", run.path()});
   EXPECT_EQ(reported.code, exit_done);
