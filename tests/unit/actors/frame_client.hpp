@@ -71,7 +71,7 @@ public:
     if (!read_exactly(words.data(), words.size() * sizeof(std::uint64_t), until))
       return std::nullopt;
     auto decoded = messages::decode(words);
-    EXPECT_TRUE(decoded);
+    EXPECT_TRUE(decoded) << decoded.error().text;
     return decoded ? std::optional(*decoded) : std::nullopt;
   }
   /// The next message of one kind; others before it are passed over.
