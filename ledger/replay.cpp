@@ -173,12 +173,14 @@ private:
       return skip("the ledger's row on what shards decided by is not of the window before it");
     key_ = window.key;
     guided_[{window.generation, window.key.window}] = &by.known;
-    std::size_t accounted = 0;
-    for (const auto& account : by.accounts)
-      accounted += account.ranks.size();
-    std::string unknown = accounted < window.workers.size()
-                              ? "a shard's window reached the root too late, or its program is an older version"
-                              : "";
+    // Where an old report stands in, no shard need have decided; one that has, too late, lacks a window from then on.
+    const bool accounted = std::ranges::all_of(window.workers, [&](const ledger::worker& worker) {
+      return worker.stale || std::ranges::any_of(by.accounts, [&](const messages::shard_account& account) {
+               return std::ranges::binary_search(account.ranks, worker.report.rank);
+             });
+    });
+    std::string unknown =
+        accounted ? "" : "a shard's window reached the root too late, or its program is an older version";
     if (prepare(window)) {
       const auto again = judge_->join(joined_of(window, by));
       compare(window, again.window);

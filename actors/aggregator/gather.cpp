@@ -24,6 +24,7 @@ void gather::coming(std::uint32_t rank) {
 
 void gather::joined(std::uint32_t rank) {
   coming_.erase(rank);
+  lost_.erase(rank);
   if (present_.insert(rank).second && has_arrived(rank))
     ++arrived_;
 }
@@ -46,8 +47,11 @@ std::vector<closed_window> gather::reached(std::uint32_t rank, std::uint64_t win
 }
 
 std::vector<closed_window> gather::left(std::uint32_t rank, double now_seconds) {
+  if (present_.contains(rank))
+    lost_.insert(rank);
   leave(rank);
-  latest_.erase(rank);
+  if (!with_choices_ || !has_arrived(rank))
+    latest_.erase(rank);
   completed_.erase(rank);
   waiting_.erase(rank);
   auto closed = close_if_complete(now_seconds);
@@ -149,7 +153,7 @@ std::vector<closed_window> gather::add(const messages::shard_window& window, dou
   for (std::size_t i = 0; i < window.reports.size(); ++i) {
     const auto rank = window.reports[i].rank;
     const auto latest = latest_.find(rank);
-    if (present_.contains(rank) && (latest == latest_.end() || latest->second.window < window.window)) {
+    if (was_here(rank) && (latest == latest_.end() || latest->second.window < window.window)) {
       take(rank, {.window = window.window, .report = window.reports[i], .choice = window.choices[i]});
       taken.insert(rank);
     }

@@ -46,7 +46,8 @@ public:
   /// Beyond every window that can have begun: a report of it is not taken. Were it, all true windows would be older
   /// than the newest, and would be taken no more.
   bool is_too_far(std::uint64_t window) const { return reached_ && window > *reached_ + windows_ahead_most; }
-  /// The worker is lost, and its reports with it. Windows that waited for nobody else close.
+  /// The worker is lost, and with it its reports, but for what a shard has decided on already. Windows that waited for
+  /// nobody else close.
   std::vector<closed_window> left(std::uint32_t rank, double now_seconds);
   /// The worker has come to its end and reports no more. What it has reported of the open window counts.
   std::vector<closed_window> finished(std::uint32_t rank, double now_seconds);
@@ -54,7 +55,8 @@ public:
   /// A report came in. The windows that it closes, in order: the awaited one when it is complete, and before it any
   /// older one that is still open (a report was lost, and the workers have gone on).
   std::vector<closed_window> add(messages::window_report report, double now_seconds);
-  /// The same for a shard's window. What the shard lacked is not waited for: its last report stands in at once.
+  /// The same for a shard's window. What the shard lacked is not waited for: its last report stands in at once. What it
+  /// has decided on counts whatever has become of the worker since: what it decides later follows from that, too.
   std::vector<closed_window> add(const messages::shard_window& window, double now_seconds);
 
   /// The deadline of `window` has come; nothing if it has closed already.
@@ -81,6 +83,7 @@ private:
   /// Whether it has reported the open window; false while there is none.
   bool has_arrived(std::uint32_t rank) const;
   bool complete() const { return coming_.empty() && arrived_ >= present_.size(); }
+  bool was_here(std::uint32_t rank) const { return present_.contains(rank) || lost_.contains(rank); }
 
   /// That workers may train between two signs of life.
   static constexpr std::uint64_t windows_ahead_most = 1U << 16;
@@ -92,8 +95,9 @@ private:
   std::uint64_t last_closed_ = 0;
   double opened_seconds_ = 0;
   std::set<std::uint32_t> present_;
-  std::set<std::uint32_t> coming_;                           ///< and not present yet
-  std::map<std::uint32_t, entry> latest_;                    ///< of every worker that is not lost, by rank
+  std::set<std::uint32_t> coming_; ///< and not present yet
+  std::set<std::uint32_t> lost_;
+  std::map<std::uint32_t, entry> latest_;                    ///< by rank; of who is lost only what a shard decided on
   std::map<std::uint32_t, std::uint64_t> completed_;         ///< newest window, as each worker says, by rank
   std::map<std::uint32_t, messages::window_report> waiting_; ///< for another worker to get there, by rank
   std::size_t arrived_ = 0;                                  ///< present workers that have reported the open window

@@ -98,6 +98,57 @@ TEST(Gather, PassesOnAShardsAccountOnlyWithAllItsReports) {
   EXPECT_EQ(closed[0].accounts.size(), 2U);
 }
 
+/// What a shard decides later follows from all that it has decided on, also where the root has lost the worker since.
+TEST(Gather, KeepsWhatAShardHasDecidedOnOfAWorkerThatIsLost) {
+  const auto shard = [](std::uint64_t window, std::uint32_t first) {
+    return messages::shard_window{.window = window,
+                                  .generation = 1,
+                                  .expected = 2,
+                                  .reports = {report_of(first, window), report_of(first + 1, window)},
+                                  .choices = {{.rank = first}, {.rank = first + 1}},
+                                  .accounts = {{.ranks = {first, first + 1}, .unguided = {}, .forgotten = {}}}};
+  };
+  for (const bool lost_first : {true, false}) {
+    auto windows = gather_of(4);
+    EXPECT_TRUE(windows.add(shard(1, 0), 0).empty());
+    EXPECT_EQ(windows.add(shard(1, 2), 0).size(), 1U);
+    if (lost_first) {
+      EXPECT_TRUE(windows.left(1, 1).empty());
+    }
+    EXPECT_TRUE(windows.add(shard(2, 0), 1).empty());
+    if (!lost_first) {
+      EXPECT_TRUE(windows.left(1, 1).empty());
+    }
+    auto closed = windows.add(shard(2, 2), 2);
+    ASSERT_EQ(closed.size(), 1U);
+    EXPECT_EQ(closed[0].reports.size(), 4U);
+    EXPECT_EQ(closed[0].reports.size(), closed[0].choices.size());
+    EXPECT_EQ(closed[0].accounts.size(), 2U);
+    auto rest = shard(3, 0);
+    rest.reports.pop_back();
+    rest.choices.pop_back();
+    rest.accounts[0].ranks = {0};
+    EXPECT_TRUE(windows.add(rest, 3).empty());
+    closed = windows.add(shard(3, 2), 3);
+    ASSERT_EQ(closed.size(), 1U);
+    EXPECT_EQ(closed[0].reports.size(), 3U) << "it is in no later one";
+    EXPECT_EQ(closed[0].expected, 3U);
+  }
+}
+
+TEST(Gather, TakesNoReportOfAShardsWorkerThatWasNeverHere) {
+  auto windows = gather_of(1);
+  messages::shard_window shard{.window = 1,
+                               .generation = 1,
+                               .reports = {report_of(0, 1), report_of(7, 1)},
+                               .choices = {{.rank = 0}, {.rank = 7}},
+                               .accounts = {{.ranks = {0, 7}, .unguided = {}, .forgotten = {}}}};
+  const auto closed = windows.add(shard, 0);
+  ASSERT_EQ(closed.size(), 1U);
+  EXPECT_EQ(closed[0].reports.size(), 1U);
+  EXPECT_TRUE(closed[0].accounts.empty());
+}
+
 /// An arbitrator with a valid key says as many as it likes, as often as it likes.
 TEST(Gather, TakesNoMoreAccountsThanThereCanBeShards) {
   auto windows = gather_of(2);

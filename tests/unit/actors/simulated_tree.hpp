@@ -198,7 +198,8 @@ private:
                             arbitrator_options options{.file = std::make_shared<const cluster::cluster_file>(file),
                                                        .timeouts = timeouts,
                                                        .parameters = {},
-                                                       .seat = arbitrator_seat::shard};
+                                                       .seat = arbitrator_seat::shard,
+                                                       .incarnation = generator() | 1};
                             node.judge = system.spawn(arbitrator, std::move(options), node.aggregator, learner_actor{});
                             return caf::actor_cast<caf::strong_actor_ptr>(node.judge);
                           }});

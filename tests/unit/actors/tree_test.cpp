@@ -1,5 +1,7 @@
 // The tree's protocol, in virtual time and in orders that a seed picks.
 
+#include "actors/arbitrator/deciding_rows.hpp"
+#include "ledger/replay.hpp"
 #include "tests/unit/actors/simulated_tree.hpp"
 
 #include <gmock/gmock.h>
@@ -24,6 +26,15 @@ protected:
         if (decision.key.window == window)
           keys.insert(decision.key);
     EXPECT_EQ(keys.size(), 1U) << "window " << window;
+  }
+
+  /// The root's ledger, read again.
+  static ledger::replay_result replayed(const simulated_tree& cluster) {
+    std::string problem;
+    std::vector<ledger::row> rows{{.entry = describe_file(cluster.file)},
+                                  {.entry = describe_deciding(cluster.file, {}, nullptr, problem)}};
+    rows.insert(rows.end(), cluster.rows->rows.begin(), cluster.rows->rows.end());
+    return ledger::replay(rows, cluster.file, [](const auto&, auto&) { return "there is no archive"; });
   }
 
   static std::size_t lost(const simulated_tree& cluster) {
@@ -149,6 +160,36 @@ TEST_P(Tree, TellsTheRootOfAWorkerThatBreaksOffOrFallsSilent) {
   cluster.silent.insert(5);
   cluster.advance(std::chrono::milliseconds(cluster.timeouts.silence_ms + 600));
   EXPECT_EQ(lost(cluster), 2U);
+}
+
+/// Its shard has decided on a report of it that the root had before its loss, or gets behind it. Once nothing that the
+/// shard decided from then on could be decided again.
+TEST_P(Tree, LeavesALedgerFromWhichAllDecisionsFollowAlsoBehindALostWorker) {
+  for (const bool told_before : {true, false}) {
+    simulated_tree cluster(6, 3, GetParam());
+    cluster.join_all();
+    cluster.report_all(1);
+    cluster.report_all(2);
+    for (const std::uint32_t rank : {0U, 1U, 2U})
+      cluster.send_report(rank, 3);
+    if (told_before)
+      cluster.run();
+    cluster.silent.insert(1);
+    caf::anon_send_exit(cluster.handles[1], caf::exit_reason::kill);
+    cluster.run();
+    EXPECT_EQ(lost(cluster), 1U);
+    for (const std::uint32_t rank : {0U, 2U, 3U, 4U, 5U})
+      cluster.say_hello(rank); // as workers do that have lost a peer; window 3 is open at the root
+    for (int waited = 0; waited < 60 && cluster.rows->all<ledger::generation>().size() < 2; ++waited)
+      cluster.advance(std::chrono::seconds(1));
+    ASSERT_EQ(cluster.rows->all<ledger::generation>().size(), 2U);
+    for (std::uint64_t window = 3; window <= 6; ++window)
+      cluster.report_all(window);
+    const auto again = replayed(cluster);
+    EXPECT_TRUE(again.proven()) << ledger::to_text(again);
+    EXPECT_EQ(again.windows, cluster.rows->all<ledger::window>().size());
+    EXPECT_GE(again.windows, 6U);
+  }
 }
 
 /// Its shard forgot the process that had said hello since.

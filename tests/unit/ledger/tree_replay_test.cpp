@@ -5,6 +5,7 @@
 #include "policy/deliberation.hpp"
 #include "policy/state.hpp"
 #include "tests/unit/policy/imagined_cluster.hpp"
+#include "tests/unit/policy/tree_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,31 +19,18 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::uint32_t workers = 24;
-constexpr std::uint32_t shards = 3;
-constexpr std::uint64_t windows = 30;
+using policy::tree_file;
+using policy::tree_shards;
+using policy::tree_workers;
 
-cluster::cluster_file file_of(cluster::policy_kind policy, cluster::policy_mode mode = cluster::policy_mode::infer) {
-  cluster::cluster_file file;
-  file.name = "tree";
-  file.seed = 11;
-  file.arbitrator.policy = policy;
-  file.arbitrator.mode = mode;
-  file.arbitrator.guard = mode == cluster::policy_mode::infer;
-  file.arbitrator.topology = cluster::arbitration_topology::tree;
-  file.arbitrator.fanout = workers / shards;
-  file.hosts.push_back({.name = "hub", .port = 1, .roles = {cluster::role::arbitrator}});
-  for (std::uint32_t rank = 0; rank < workers; ++rank)
-    file.hosts.push_back({.name = "w" + std::to_string(rank), .port = static_cast<std::uint16_t>(rank + 2)});
-  return file;
-}
+constexpr std::uint64_t windows = 30;
 
 /// A run of a tree whose second shard hears from the root in every third window only, and the third's guidance names
 /// one worker less. Once a worker leaves a shard and comes back, and once a shard's arbitrator begins anew.
 class tree_run {
 public:
   explicit tree_run(const cluster::cluster_file& file) : file_(file), root_(fresh()) {
-    for (std::uint32_t i = 0; i < shards; ++i)
+    for (std::uint32_t i = 0; i < tree_shards; ++i)
       begin(i);
     rows_.push_back({.entry = ledger::start{.cluster = "tree"}});
     for (const auto& field : policy::state_fields())
@@ -78,18 +66,20 @@ private:
   void begin(std::uint32_t index) {
     tree_.erase(index);
     tree_.emplace(index, shard{fresh(), ++begun_});
-    std::vector<std::uint32_t> members(workers);
-    for (std::uint32_t rank = 0; rank < workers; ++rank)
+    std::vector<std::uint32_t> members(tree_workers);
+    for (std::uint32_t rank = 0; rank < tree_workers; ++rank)
       members[rank] = rank;
     tree_.at(index).judge.enter(2, members);
   }
 
   void decide(std::uint64_t window) {
     const auto all = hosts_.run(window, in_force_);
-    messages::shard_window joined{.window = window, .generation = 2, .expected = workers, .reports = {}, .choices = {}};
+    messages::shard_window joined{
+        .window = window, .generation = 2, .expected = tree_workers, .reports = {}, .choices = {}};
     for (auto& [index, shard] : tree_) {
       auto own = all;
-      std::erase_if(own.reports, [&](const auto& report) { return report.rank / (workers / shards) != index; });
+      std::erase_if(own.reports,
+                    [&](const auto& report) { return report.rank / (tree_workers / tree_shards) != index; });
       own.expected = static_cast<std::uint32_t>(own.reports.size());
       auto verdict = shard.judge.decide(own);
       verdict.window.accounts.at(0).arbitrator = shard.arbitrator;
@@ -119,7 +109,7 @@ private:
   policy::deliberation root_;
   std::map<std::uint32_t, shard> tree_;
   std::uint64_t begun_ = 0;
-  policy::imagined_cluster hosts_{9, workers, false};
+  policy::imagined_cluster hosts_{9, tree_workers, false};
   std::map<std::uint32_t, messages::decision> in_force_;
   std::vector<ledger::row> rows_;
 };
@@ -132,11 +122,11 @@ class TreeReplay : public ::testing::TestWithParam<cluster::policy_kind> {};
 
 TEST_P(TreeReplay, MakesEveryShardsDecisionsAgainToTheBit) {
   for (const auto mode : {cluster::policy_mode::infer, cluster::policy_mode::train}) {
-    const auto file = file_of(GetParam(), mode);
+    const auto file = tree_file(GetParam(), mode);
     const auto result = replayed(tree_run(file).rows(), file);
     EXPECT_TRUE(result.proven()) << to_text(result);
     EXPECT_EQ(result.windows, windows);
-    EXPECT_EQ(result.decisions, windows * workers);
+    EXPECT_EQ(result.decisions, windows * tree_workers);
     EXPECT_EQ(result.deviation, 0);
   }
 }
@@ -164,7 +154,7 @@ protected:
   }
   std::string said() const { return to_text(replayed(rows_, file_)); }
 
-  const cluster::cluster_file file_ = file_of(cluster::policy_kind::goodput);
+  const cluster::cluster_file file_ = tree_file(cluster::policy_kind::goodput);
   std::vector<ledger::row> rows_;
 };
 

@@ -5,6 +5,7 @@
 #include "policy/measured_cluster.hpp"
 #include "policy/state.hpp"
 #include "tests/unit/policy/imagined_cluster.hpp"
+#include "tests/unit/policy/tree_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,21 +15,6 @@
 
 namespace dynamix::policy {
 namespace {
-
-constexpr std::uint32_t tree_workers = 24;
-
-cluster::cluster_file file_of(cluster::policy_kind policy, cluster::policy_mode mode = cluster::policy_mode::infer) {
-  cluster::cluster_file file;
-  file.name = "tree";
-  file.seed = 11;
-  file.arbitrator.policy = policy;
-  file.arbitrator.static_batch = 96;
-  file.arbitrator.mode = mode;
-  file.hosts.push_back({.name = "hub", .port = 1, .roles = {cluster::role::arbitrator}});
-  for (std::uint32_t rank = 0; rank < tree_workers; ++rank)
-    file.hosts.push_back({.name = "w" + std::to_string(rank), .port = static_cast<std::uint16_t>(rank + 2)});
-  return file;
-}
 
 /// The part of a window that a shard of the tree sees.
 messages::shard_report shard_part_of(const messages::shard_report& all, std::size_t shards, std::size_t index) {
@@ -70,7 +56,7 @@ class TreeDecisions : public ::testing::TestWithParam<cluster::policy_kind> {};
 TEST_P(TreeDecisions, AreThoseOfOneArbitratorWhenGuidanceIsOfTheSameWindow) {
   for (const bool guard : {true, false})
     for (const std::size_t shards : {1, 3, 8}) {
-      auto file = file_of(GetParam());
+      auto file = tree_file(GetParam());
       file.arbitrator.guard = guard;
       side central(file);
       side root(file);
@@ -168,8 +154,7 @@ std::vector<std::vector<std::uint32_t>> run_tree(const cluster::cluster_file& fi
 
 TEST_P(TreeDecisions, DoNotDependOnHowTheWorkersAreSpreadOverShards) {
   for (const auto mode : {cluster::policy_mode::infer, cluster::policy_mode::train}) {
-    auto file = file_of(GetParam(), mode);
-    file.arbitrator.guard = mode == cluster::policy_mode::infer; // it lets an untrained ppo-add do nothing
+    const auto file = tree_file(GetParam(), mode);
     const auto one = run_tree(file, 1);
     EXPECT_EQ(run_tree(file, 2), one);
     EXPECT_EQ(run_tree(file, 7), one);
@@ -188,13 +173,13 @@ INSTANTIATE_TEST_SUITE_P(Policies, TreeDecisions,
                          });
 
 TEST(TreeDecisionsOfGoodput, ComeNearToThoseOfOneArbitratorAlthoughTheyAreAWindowLate) {
-  const auto file = file_of(cluster::policy_kind::goodput);
+  const auto file = tree_file(cluster::policy_kind::goodput);
   const auto decided = run_tree(file, 4).back();
   EXPECT_GT(std::ranges::max(decided), 2 * std::ranges::min(decided)) << "fast hosts got more";
 }
 
 TEST(DeliberationOfAShard, DecidesOnByTheLastGuidanceAndKeepsBatchesUntilThereIsAny) {
-  const auto file = file_of(cluster::policy_kind::goodput);
+  const auto file = tree_file(cluster::policy_kind::goodput);
   deliberation shard(file, make_controller(file, {}));
   imagined_cluster hosts(3, tree_workers, false);
   auto first = shard.decide(shard_part_of(hosts.run(1, {}), 4, 1));
