@@ -403,20 +403,15 @@ struct cluster_file {
 std::string_view to_string(role value);
 /// "worker, arbitrator".
 std::string roles_text(const host& of);
-std::string_view to_string(trainer_kind value);
 std::string_view to_string(model_kind value);
 std::string_view to_string(const model_choice& value);
 std::string_view to_string(dataset_kind value);
-std::string_view to_string(optimizer_kind value);
 std::string_view to_string(compression_kind value);
 std::string_view to_string(exchange_kind value);
-std::string_view to_string(membership_kind value);
 std::string_view to_string(data_protection value);
 std::string_view to_string(page_tls value);
-std::string_view to_string(learning_rate_rule value);
 std::string_view to_string(policy_kind value);
 std::string_view to_string(policy_mode value);
-std::string_view to_string(topology_kind value);
 std::string_view to_string(arbitration_topology value);
 
 /// Why a host may not listen on its address, or empty when it may: loopback (127.0.0.0/8, ::1, localhost) always,

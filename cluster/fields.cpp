@@ -545,12 +545,6 @@ std::span<const settings::field<cluster_file>> file_fields() {
   return section_rows;
 }
 
-std::string_view to_string(topology_kind value) {
-  return topology_names.at(static_cast<std::size_t>(value));
-}
-std::string_view to_string(trainer_kind value) {
-  return trainer_names.at(static_cast<std::size_t>(value));
-}
 std::string_view to_string(model_kind value) {
   return value == model_kind::script ? "script" : model_names.at(static_cast<std::size_t>(value));
 }
@@ -564,26 +558,17 @@ model_choice::operator model_kind() const {
 std::string_view to_string(dataset_kind value) {
   return dataset_names.at(static_cast<std::size_t>(value));
 }
-std::string_view to_string(optimizer_kind value) {
-  return optimizer_names.at(static_cast<std::size_t>(value));
-}
 std::string_view to_string(compression_kind value) {
   return compression_names.at(static_cast<std::size_t>(value));
 }
 std::string_view to_string(exchange_kind value) {
   return exchange_names.at(static_cast<std::size_t>(value));
 }
-std::string_view to_string(membership_kind value) {
-  return membership_names.at(static_cast<std::size_t>(value));
-}
 std::string_view to_string(data_protection value) {
   return data_protection_names.at(static_cast<std::size_t>(value));
 }
 std::string_view to_string(page_tls value) {
   return page_tls_names.at(static_cast<std::size_t>(value));
-}
-std::string_view to_string(learning_rate_rule value) {
-  return rule_names.at(static_cast<std::size_t>(value));
 }
 std::string_view to_string(policy_kind value) {
   return policy_names.at(static_cast<std::size_t>(value));

@@ -23,14 +23,6 @@ thinned_table::thinned_table(std::size_t columns, std::size_t capacity)
   assert(capacity >= 2 && capacity % 2 == 0);
 }
 
-void thinned_table::clear() {
-  values_.clear();
-  std::ranges::fill(sums_, 0.0);
-  std::ranges::fill(counts_, 0U);
-  pending_ = 0;
-  stride_ = 1;
-}
-
 void thinned_table::add(std::span<const float> row) {
   assert(row.size() == columns_);
   if (rows() == capacity_) // before, and not after, so that a full table is shown full

@@ -16,7 +16,6 @@ public:
   thinned_table(std::size_t columns, std::size_t capacity);
 
   void add(std::span<const float> row);
-  void clear();
   std::size_t columns() const { return columns_; }
   std::size_t rows() const { return values_.size() / columns_; }
   /// Added rows that one kept row stands for: a power of two.

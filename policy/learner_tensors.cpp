@@ -1,7 +1,5 @@
 #include "policy/learner_tensors.hpp"
 
-#include "policy/policy_file.hpp"
-
 #include <cstring>
 #include <utility>
 
@@ -30,12 +28,16 @@ storage::tensor_record to_record(std::string name, const torch::Tensor& tensor) 
           .data = {bytes, bytes + plain.nbytes()}};
 }
 
+std::string check_record(const storage::tensor_record* record, const std::string& name, const torch::Tensor& like) {
+  return check_tensor(record, name, element_type_of(like), {like.sizes().begin(), like.sizes().size()});
+}
+
 std::string read_tensor(const storage::tensor_file& file, const std::string& name, const torch::Tensor& like,
                         torch::Tensor& result) {
-  if (auto wrong = check_tensor(file, name, element_type_of(like), {like.sizes().begin(), like.sizes().size()});
-      !wrong.empty())
+  const auto* record = file.find(name);
+  if (auto wrong = check_record(record, name, like); !wrong.empty())
     return wrong;
-  const auto& data = file.find(name)->data;
+  const auto& data = record->data;
   result = torch::empty_like(like, torch::TensorOptions().requires_grad(false));
   if (!data.empty())
     std::memcpy(result.data_ptr(), data.data(), data.size());

@@ -95,16 +95,4 @@ plan_view view_plan(const measured_cluster& measured, std::size_t worker, const 
           .noise_trend = known.noise_trend};
 }
 
-std::vector<plan_view> view_plan(const measured_cluster& measured, const batch_plan& plan,
-                                 const std::vector<std::uint32_t>& assigned) {
-  messages::guidance known;
-  messages::shard_report all;
-  all.reports.resize(measured.size());
-  survey_plan(measured, plan, assigned, all, known);
-  std::vector<plan_view> views(measured.size());
-  for (std::size_t i = 0; i < views.size() && known.planned; ++i)
-    views[i] = view_plan(measured, i, known, plan.batches[i]);
-  return views;
-}
-
 } // namespace dynamix::policy

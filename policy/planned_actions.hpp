@@ -46,8 +46,4 @@ void survey_plan(const measured_cluster& measured, const batch_plan& plan, const
 plan_view view_plan(const measured_cluster& measured, std::size_t worker, const messages::guidance& known,
                     std::uint32_t planned_batch);
 
-/// The same at once, one a worker.
-std::vector<plan_view> view_plan(const measured_cluster& measured, const batch_plan& plan,
-                                 const std::vector<std::uint32_t>& assigned);
-
 } // namespace dynamix::policy

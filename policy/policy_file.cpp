@@ -68,10 +68,6 @@ std::string compare_metadata(const storage::tensor_file& file, const policy_shap
   return {};
 }
 
-std::string shape_text(std::span<const std::int64_t> shape) {
-  return "[" + joined(shape, [](std::int64_t size) { return std::to_string(size); }) + "]";
-}
-
 } // namespace
 
 std::size_t policy_shape::outputs() const {
@@ -89,18 +85,6 @@ policy_network make_network(const policy_shape& shape, std::uint64_t seed) {
   policy_network network(state_size(), shape.outputs(), shape.hidden);
   network.initialise(seed);
   return network;
-}
-
-std::string check_tensor(const storage::tensor_file& file, const std::string& name, storage::element_type type,
-                         std::span<const std::int64_t> shape) {
-  const auto* record = file.find(name);
-  if (record == nullptr)
-    return "the tensor \"" + name + "\" is missing";
-  if (record->type != type)
-    return "the tensor \"" + name + "\" is of another type";
-  if (!std::ranges::equal(record->shape, shape))
-    return "the tensor \"" + name + "\" has the shape " + shape_text(record->shape) + ", not " + shape_text(shape);
-  return {};
 }
 
 storage::tensor_file to_file(const policy_network& network, const policy_shape& shape, std::uint64_t version) {
@@ -135,7 +119,7 @@ std::string from_file(const storage::tensor_file& file, const policy_shape& shap
 
   auto replacement = network;
   for (auto& [name, expected, numbers] : replacement.parameters()) {
-    if (auto error = check_tensor(file, name, storage::element_type::f32, expected); !error.empty())
+    if (auto error = check_tensor(file.find(name), name, storage::element_type::f32, expected); !error.empty())
       return error;
     std::memcpy(numbers.data(), file.find(name)->data.data(), numbers.size() * sizeof(float));
     if (!std::ranges::all_of(numbers, [](float number) { return std::isfinite(number); }))

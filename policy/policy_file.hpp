@@ -37,8 +37,4 @@ std::string from_file(const storage::tensor_file& file, const policy_shape& shap
 std::string from_bytes(std::span<const std::uint8_t> bytes, const policy_shape& shape, policy_network& network,
                        std::uint64_t& version);
 
-/// Whether the named tensor is there with this type and shape. Returns an empty string, or what is wrong.
-std::string check_tensor(const storage::tensor_file& file, const std::string& name, storage::element_type type,
-                         std::span<const std::int64_t> shape);
-
 } // namespace dynamix::policy

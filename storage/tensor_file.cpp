@@ -9,7 +9,7 @@
 #include <cassert>
 #include <cstdio>
 #include <cstring>
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <limits>
 #include <optional>
 #include <set>
@@ -215,6 +215,23 @@ const tensor_record* tensor_file::find(const std::string& name) const {
 
 std::size_t element_size(element_type type) {
   return entry_of(type).size;
+}
+
+std::string check_tensor(const tensor_record* record, const std::string& name, element_type type,
+                         std::span<const std::int64_t> shape) {
+  if (record == nullptr)
+    return "it has no tensor \"" + name + "\"";
+  if (record->type != type)
+    return "its tensor \"" + name + "\" has another element type";
+  if (!std::ranges::equal(record->shape, shape))
+    return fmt::format("its tensor \"{}\" has the shape [{}], expected [{}]", name, fmt::join(record->shape, ", "),
+                       fmt::join(shape, ", "));
+  std::uint64_t bytes = element_size(type);
+  for (const auto length : shape)
+    bytes *= static_cast<std::uint64_t>(length);
+  if (record->data.size() != bytes)
+    return fmt::format("its tensor \"{}\" has {} bytes, expected {}", name, record->data.size(), bytes);
+  return {};
 }
 
 std::vector<std::uint8_t> encode(const tensor_file& file) noexcept {

@@ -37,6 +37,11 @@ struct tensor_file {
 
 std::size_t element_size(element_type type);
 
+/// Whether `record` (null: there is none of that name) holds a tensor of this type and shape. Returns an empty string,
+/// or what is wrong.
+std::string check_tensor(const tensor_record* record, const std::string& name, element_type type,
+                         std::span<const std::int64_t> shape);
+
 /// The bytes of a file. Its names are unique and not empty, every text is UTF-8, sizes match
 /// types and shapes, and the limits hold; anything else is the caller's mistake and ends the process.
 std::vector<std::uint8_t> encode(const tensor_file& file) noexcept;

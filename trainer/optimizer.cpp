@@ -85,10 +85,6 @@ void optimizer::step() {
   optimizer_->step();
 }
 
-void optimizer::zero_gradients() {
-  optimizer_->zero_grad();
-}
-
 std::vector<storage::tensor_record> optimizer::state() const {
   std::vector<storage::tensor_record> records;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

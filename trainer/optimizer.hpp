@@ -20,7 +20,6 @@ public:
   void set_learning_rate(double learning_rate);
   /// Applies the gradients that the parameters hold.
   void step();
-  void zero_gradients();
 
   /// All that makes the next step, exactly: `momentum.<i>`, or `exp_avg.<i>`, `exp_avg_sq.<i>` and `step.<i>`, with <i>
   /// the parameter's position. Empty before the first step.

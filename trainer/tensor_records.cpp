@@ -29,13 +29,6 @@ torch::OrderedDict<std::string, torch::Tensor> named_tensors(const torch::nn::Mo
   return tensors;
 }
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (const auto length : shape)
-    text += (text.size() > 1 ? ", " : "") + std::to_string(length);
-  return text + "]";
-}
-
 const storage::tensor_record* find(const std::vector<storage::tensor_record>& records, const std::string& name) {
   for (const auto& record : records)
     if (record.name == name)
@@ -58,19 +51,6 @@ std::vector<storage::tensor_record> model_records(const torch::nn::Module& model
   for (const auto& entry : named_tensors(model))
     records.push_back(to_record(entry.key(), entry.value()));
   return records;
-}
-
-std::string check_record(const storage::tensor_record* record, const std::string& name, const torch::Tensor& tensor) {
-  if (record == nullptr)
-    return "it has no tensor \"" + name + "\"";
-  if (record->type != policy::element_type_of(tensor))
-    return "its tensor \"" + name + "\" has another element type";
-  if (record->shape != tensor.sizes().vec())
-    return "its tensor \"" + name + "\" has the shape " + shape_text(record->shape) + ", expected " +
-           shape_text(tensor.sizes().vec());
-  if (record->data.size() != tensor.nbytes())
-    return fmt::format("its tensor \"{}\" has {} bytes, expected {}", name, record->data.size(), tensor.nbytes());
-  return {};
 }
 
 std::string restore_model(const std::vector<storage::tensor_record>& records, torch::nn::Module& model) {

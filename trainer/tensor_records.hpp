@@ -10,13 +10,11 @@
 
 namespace dynamix::trainer {
 
+using policy::check_record;
 using policy::to_record;
 
 /// A tensor on the CPU that owns a copy of the record's values.
 torch::Tensor to_tensor(const storage::tensor_record& record);
-
-/// Whether `record` (null: missing) could be copied into `tensor`. Returns an empty string, or what is wrong.
-std::string check_record(const storage::tensor_record* record, const std::string& name, const torch::Tensor& tensor);
 
 /// The parameters and buffers of a model under their dotted names.
 std::vector<storage::tensor_record> model_records(const torch::nn::Module& model);

@@ -127,14 +127,18 @@ TEST(PlanView, IsMaskedUntilSomethingIsMeasured) {
   for (auto& report : shard.reports)
     report.training.steps = 0;
   measured.measure(shard);
-  for (const auto& view : view_plan(measured, {}, {64, 64}))
-    EXPECT_FALSE(view.valid);
+  messages::guidance nothing;
+  survey_plan(measured, {}, {64, 64}, shard, nothing);
+  EXPECT_FALSE(view_plan(measured, 1, nothing, 64).valid);
   const auto known = two_equal_workers();
-  const auto views = view_plan(known, known.split(256), {64, 32});
-  EXPECT_TRUE(views[1].valid);
-  EXPECT_EQ(views[1].planned_batch, 128);
-  EXPECT_EQ(views[1].planned_total, 256);
-  EXPECT_EQ(views[1].assigned_total, 96);
+  const auto plan = known.split(256);
+  messages::guidance surveyed;
+  survey_plan(known, plan, {64, 32}, shard, surveyed);
+  const auto view = view_plan(known, 1, surveyed, plan.batches[1]);
+  EXPECT_TRUE(view.valid);
+  EXPECT_EQ(view.planned_batch, 128);
+  EXPECT_EQ(view.planned_total, 256);
+  EXPECT_EQ(view.assigned_total, 96);
 }
 
 } // namespace

@@ -60,7 +60,7 @@ TEST(PolicyFile, NamesWhatDoesNotFitAndChangesNothing) {
   expect_refused([](auto& file) { file.metadata["hidden"] = "9"; }, "9 hidden units");
   expect_refused([](auto& file) { file.metadata["version"] = "4x"; }, "\"4x\", not a number");
   expect_refused([](auto& file) { file.metadata.erase("version"); }, "not a number");
-  expect_refused([](auto& file) { file.tensors.pop_back(); }, "\"value.2.bias\" is missing");
+  expect_refused([](auto& file) { file.tensors.pop_back(); }, "no tensor \"value.2.bias\"");
   expect_refused([](auto& file) { file.tensors.push_back(filled("extra", {1}, 1)); },
                  "\"extra\" is not one of the policy's");
   expect_refused([](auto& file) { file.tensors[0] = filled("policy.0.weight", {2, 3}, 1); }, "[2,3]");

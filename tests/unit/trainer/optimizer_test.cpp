@@ -28,9 +28,10 @@ struct setup {
   /// One step on gradients that follow from `number`.
   void step(int number) {
     steps.set_learning_rate(0.1 / number);
-    steps.zero_gradients();
-    for (auto& parameter : parameters)
+    for (auto& parameter : parameters) {
+      parameter.mutable_grad().reset();
       (parameter * (parameter + number)).sum().backward();
+    }
     steps.step();
   }
 
@@ -44,7 +45,7 @@ TEST(Optimizer, TakesTheStepsOfTheFormulas) {
     auto parameter = torch::ones({1}, torch::kFloat64).requires_grad_();
     optimizer steps(with(kind, 0), {parameter});
     for (int i = 0; i < 2; ++i) {
-      steps.zero_gradients();
+      parameter.mutable_grad().reset();
       parameter.sum().backward();
       steps.step();
     }
