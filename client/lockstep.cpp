@@ -1,5 +1,6 @@
 #include "client/lockstep.hpp"
 
+#include "client/proportional_split.hpp"
 #include "session/undecided.hpp"
 #include "storage/fnv1a.hpp"
 
@@ -320,6 +321,14 @@ std::vector<step_row> lockstep::with_absent_agreeing(std::span<const step_row> r
 }
 
 std::string lockstep::read_rows(std::span<const step_row> rows, session::agreement& agreed) {
+std::string lockstep::read_rows(std::span<const std::int64_t> numbers, session::agreement& agreed) {
+  constexpr auto columns = session::step_row_columns;
+  decoded_.resize(options_.members.size());
+  for (std::size_t member = 0; member < decoded_.size(); ++member)
+    decoded_[member] = session::decode_step_row(numbers.subspan(member * columns).first<columns>());
+  return read_rows(decoded_, agreed);
+}
+
   rows_ = row_phase::none;
   if (auto problem = check(rows); !problem.empty())
     return problem;

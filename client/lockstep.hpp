@@ -177,6 +177,10 @@ public:
   bool has_read_rows() const { return rows_ == row_phase::read; }
   /// The members whose gradients in the step were not finite, as the rows that were read last say, in rising order.
   const std::vector<std::uint32_t>& not_finite() const { return not_finite_; }
+  /// The same of their numbers, session::step_row_columns a member.
+  std::string read_rows(std::span<const std::int64_t> numbers, session::agreement& agreed);
+  /// Which it was.
+  std::span<const step_row> rows() const { return decoded_; }
 
   /// `global_square` = |g|^2, which counts where the step is measured.
   step_progress rate(double global_square);
@@ -307,3 +311,4 @@ private:
 };
 
 } // namespace dynamix::client
+  std::vector<step_row> decoded_; ///< kept from step to step: hundreds of rows are large

@@ -299,18 +299,14 @@ std::string run::read_rows(std::span<const std::int64_t> rows) {
   const stopwatch watch(*this);
   if (!steps_->waits_for_rows())
     return "no row was written: write_row comes before read_rows";
-  constexpr auto columns = session::step_row_columns;
-  std::vector<step_row> decoded;
-  for (std::size_t member = 0; member < members_; ++member)
-    decoded.push_back(session::decode_step_row(rows.subspan(member * columns).first<columns>()));
   const auto before = steps_->newest_batches().batches[position_];
   const bool stopping = steps_->stops();
   session::agreement agreed;
-  if (auto problem = steps_->read_rows(decoded, agreed); !problem.empty())
+  if (auto problem = steps_->read_rows(rows, agreed); !problem.empty())
     return problem;
   tell_not_finite();
   if (!own_weight_ && position_ == 0)
-    look_for_sums(decoded);
+    look_for_sums(steps_->rows());
   const auto& planned = steps_->newest_batches();
   if (agreed.key) { // in place of those that were to hold from the same step on
     std::erase_if(awaited_, [&](const awaited_decision& each) { return each.from_step >= planned.from_step; });

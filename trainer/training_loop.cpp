@@ -266,12 +266,8 @@ std::vector<std::int64_t> training_loop::write_row(double compute_seconds, bool 
 
 agreement training_loop::read_rows(std::span<const std::int64_t> numbers) {
   const double start = state_.time.now_seconds();
-  constexpr auto columns = dynamix::session::step_row_columns;
-  std::vector<dynamix::session::step_row> rows;
-  for (std::size_t member = 0; member < peers_.size(); ++member)
-    rows.push_back(dynamix::session::decode_step_row(numbers.subspan(member * columns).first<columns>()));
   agreement agreed;
-  if (const auto problem = steps_.read_rows(rows, agreed); !problem.empty())
+  if (const auto problem = steps_.read_rows(numbers, agreed); !problem.empty())
     throw std::logic_error(problem);
   sums_.control_seconds += state_.time.now_seconds() - start;
   return agreed;
