@@ -468,13 +468,14 @@ class Alignment:
         own = (members.aligned, int(self._client.status().step)) if begun else (0, -1)
         table = members.gather(torch.tensor([*own, self._layout], dtype=torch.int64, device="cpu")).wait().tolist()
         said = {member: table[member] for member in range(members.size) if members.present[member]}
-        if any(row[2] != self._layout for row in said.values()):
+        newest = max((row[0], row[1]) for row in said.values())
+        source = next(member for member, row in said.items() if (row[0], row[1]) == newest)
+        # Those that have begun give up for no newcomer, which breaks the group by leaving it.
+        if self._layout != said[source][2] or newest[1] < 0 and any(row[2] != self._layout for row in said.values()):
             raise DynamixError("the members' gradients lie in other buckets, some of them on a GPU, or nan=... differs: use one model, "
                                "one torch, one kind of device and one nan=... everywhere")
-        newest = max((row[0], row[1]) for row in said.values())
         if newest[1] < 0:
             return False
-        source = next(member for member, row in said.items() if (row[0], row[1]) == newest)
         first = newest[1] == 0  # then all take the parameters of one, as DistributedDataParallel does it
         if first or any((row[0], row[1]) < newest for row in said.values()):
             packed = self._send(source)
