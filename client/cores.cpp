@@ -156,7 +156,11 @@ machine_cores describe_cores(const std::string& root, const std::vector<std::uin
 }
 
 machine_cores read_machine_cores(const std::string& root) {
-  return describe_cores(root, cpu_set().of(0));
+  return describe_cores(root, allowed_cpus());
+}
+
+std::vector<std::uint32_t> allowed_cpus() {
+  return cpu_set().of(0);
 }
 
 std::vector<std::vector<std::uint32_t>> split_cores(const machine_cores& machine, std::size_t workers) {

@@ -179,7 +179,7 @@ DYNAMIX_API double dynamix_scale_f64(double* values, size_t count, double factor
 DYNAMIX_API double dynamix_squares_f32(const float* values, size_t count);
 DYNAMIX_API double dynamix_squares_f64(const double* values, size_t count);
 
-#define DYNAMIX_ROW_COLUMNS 19
+#define DYNAMIX_ROW_COLUMNS 20
 /* `own_square` = |g_i|^2 of this worker's mean gradient (0 unless DYNAMIX_MEASURE is due; NaN where it is and
    nobody has measured; infinite in any step: the gradient is not finite, of which all members are warned). */
 DYNAMIX_API int dynamix_write_row(dynamix_run* run, double own_square, int64_t* row);

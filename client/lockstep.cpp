@@ -287,7 +287,8 @@ step_row lockstep::write_row(std::array<messages::decision, 2> held, session::st
           .pace = balancer_.estimate(plan_.at(step_).batches[options_.position]),
           .total_batch = options_.balances == messages::balancing::all
                              ? balancer_.propose(noise.valid ? noise.noise_scale : 0, least_total())
-                             : 0};
+                             : 0,
+          .cores = options_.balances == messages::balancing::automatic ? cores_ : session::core_use{}};
 }
 
 std::string lockstep::check(std::span<const step_row> rows) const {
@@ -320,7 +321,6 @@ std::vector<step_row> lockstep::with_absent_agreeing(std::span<const step_row> r
   return all;
 }
 
-std::string lockstep::read_rows(std::span<const step_row> rows, session::agreement& agreed) {
 std::string lockstep::read_rows(std::span<const std::int64_t> numbers, session::agreement& agreed) {
   constexpr auto columns = session::step_row_columns;
   decoded_.resize(options_.members.size());
@@ -329,6 +329,7 @@ std::string lockstep::read_rows(std::span<const std::int64_t> numbers, session::
   return read_rows(decoded_, agreed);
 }
 
+std::string lockstep::read_rows(std::span<const step_row> rows, session::agreement& agreed) {
   rows_ = row_phase::none;
   if (auto problem = check(rows); !problem.empty())
     return problem;
@@ -384,7 +385,7 @@ void lockstep::plan_next(std::span<const step_row> rows, const session::agreemen
       next.limits[member] = std::clamp(rows[member].highest_batch, 1U, introduced_[member].highest);
       next.batches[member] = std::min(next.batches[member], next.limits[member]);
     }
-  if (options_.balances != messages::balancing::off) {
+  if (options_.balances != messages::balancing::off && judge_cores(rows)) {
     next.batches = balance(rows, next);
     balancer_.count(next.batches[options_.position], next.batches != plan_.newest().batches && !agreed.key);
   }
@@ -416,6 +417,28 @@ std::vector<std::uint32_t> lockstep::grow_back(const std::vector<std::uint32_t>&
   return share_among(grown, introduced_, present_);
 }
 
+/// Returns whether it is known who shares cores, where that counts.
+bool lockstep::judge_cores(std::span<const step_row> rows) {
+  if (options_.balances != messages::balancing::automatic)
+    return true;
+  if (shared_cores_.empty()) {
+    std::vector<session::core_use> told;
+    for (std::size_t member = 0; member < rows.size(); ++member) // who is absent shares none
+      told.push_back(is_present(member) ? rows[member].cores : session::core_use{.cpus = 1});
+    shared_cores_ = session::judge_cores(told).value_or(std::vector<session::shared_cores>{});
+  }
+  return !shared_cores_.empty();
+}
+
+messages::balance_statistics lockstep::take_balance() {
+  auto taken = balancer_.take_statistics(plan_.at(step_).batches[options_.position]);
+  if (!shared_cores_.empty()) {
+    taken.shared_cpus = shared_cores_[options_.position].cpus;
+    taken.shared_demand = shared_cores_[options_.position].demand;
+  }
+  return taken;
+}
+
 /// What all come to of their own paces, at the global batch of `decided`, which is what is in force where nothing was
 /// decided.
 std::vector<std::uint32_t> lockstep::balance(std::span<const step_row> rows, const planned_batches& decided) {
@@ -434,12 +457,17 @@ std::vector<std::uint32_t> lockstep::balance(std::span<const step_row> rows, con
   const auto& from = measured ? plan_.newest().batches : decided.batches;
   std::vector<policy::balanced_worker> workers;
   workers.reserve(rows.size());
-  for (std::size_t member = 0; member < rows.size(); ++member)
-    if (is_present(member))
-      workers.push_back({.pace = rows[member].pace,
-                         .batch = from[member],
-                         .lowest = std::min(introduced_[member].lowest, decided.limits[member]),
-                         .highest = decided.limits[member]});
+  for (std::size_t member = 0; member < rows.size(); ++member) {
+    if (!is_present(member))
+      continue;
+    auto& worker = workers.emplace_back(
+        policy::balanced_worker{.pace = rows[member].pace,
+                                .batch = from[member],
+                                .lowest = std::min(introduced_[member].lowest, decided.limits[member]),
+                                .highest = decided.limits[member]});
+    if (!shared_cores_.empty() && shared_cores_[member].cpus > 0)
+      worker.batch = worker.lowest = worker.highest = decided.batches[member];
+  }
   const auto shared = policy::balance(total, workers);
   std::vector<std::uint32_t> batches(rows.size());
   std::size_t next = 0;
@@ -525,6 +553,8 @@ void lockstep::regroup(const std::vector<bool>& present) {
   plan_ = batch_plan(share_among(settled_batches().batches, introduced_, present), limits_of(introduced_));
   present_ = present;
   first_step_ = step_;
+  cores_ = {};
+  shared_cores_.clear();
   wait_for_decision();
   last_agreed_ = {};
   // An epoch that has come to its end meanwhile has no more steps.

@@ -15,7 +15,8 @@
 /// S-2  It holds from the first step on that none had dealt when it wrote its row. So between `write_row` and
 ///      `read_rows` a member deals nothing.
 /// S-3  A decision that all members hold (session/agreement.hpp) comes before the members' own shares
-///      (policy/balance.hpp), which keep its global batch.
+///      (policy/balance.hpp), which keep its global batch. Under `balancing::automatic` these begin once all have told
+///      what cores they compute on, and leave out who shares them (session/core_sharing.hpp).
 /// S-4  What must be the same on all members is in each row's digest: who has come to something else says so in the
 ///      next step, and nobody trains on.
 /// S-5  A global batch below the initial one grows back to it while no decision comes (session/undecided.hpp).
@@ -165,6 +166,10 @@ public:
   /// This member has computed the step for so long; not above 0, or not a number, where that is not known. Best before
   /// its row is written.
   void computed(double seconds);
+  /// The cores that this member computes on, for the rows to come; counts under `balancing::automatic`.
+  void measured_cores(session::core_use use) { cores_ = use; }
+  /// By member, once all have told; empty before. Since these members train together.
+  const std::vector<session::shared_cores>& shared_cores() const { return shared_cores_; }
   /// `held` are the decisions at hand; a batch beyond this member's limits is cut to them. `own_square` is |g_i|^2;
   /// infinite: the gradient is not finite, which is told in every step.
   /// Nothing may be dealt until `read_rows`.
@@ -172,15 +177,15 @@ public:
                      double own_square);
   /// The rows of all members, by position. Returns an empty string, or in what they contradict each other.
   std::string read_rows(std::span<const step_row> rows, session::agreement& agreed);
+  /// The same of their numbers, session::step_row_columns a member.
+  std::string read_rows(std::span<const std::int64_t> numbers, session::agreement& agreed);
+  /// Which it was.
+  std::span<const step_row> rows() const { return decoded_; }
   /// Between `write_row` and `read_rows`.
   bool waits_for_rows() const { return rows_ == row_phase::written; }
   bool has_read_rows() const { return rows_ == row_phase::read; }
   /// The members whose gradients in the step were not finite, as the rows that were read last say, in rising order.
   const std::vector<std::uint32_t>& not_finite() const { return not_finite_; }
-  /// The same of their numbers, session::step_row_columns a member.
-  std::string read_rows(std::span<const std::int64_t> numbers, session::agreement& agreed);
-  /// Which it was.
-  std::span<const step_row> rows() const { return decoded_; }
 
   /// `global_square` = |g|^2, which counts where the step is measured.
   step_progress rate(double global_square);
@@ -223,9 +228,7 @@ public:
   bool stops() const { return stop_step_.has_value(); }
   const lockstep_options& options() const { return options_; }
   /// What was moved to or from this member since the last call, which a window's end makes.
-  messages::balance_statistics take_balance() {
-    return balancer_.take_statistics(plan_.at(step_).batches[options_.position]);
-  }
+  messages::balance_statistics take_balance();
 
   /// The same on all members.
   std::vector<std::uint64_t> save() const;
@@ -256,6 +259,7 @@ private:
   void plan_next(std::span<const step_row> rows, const session::agreement& agreed, std::uint64_t from_step);
   std::vector<step_row> with_absent_agreeing(std::span<const step_row> rows) const;
   std::vector<std::uint32_t> balance(std::span<const step_row> rows, const planned_batches& decided);
+  bool judge_cores(std::span<const step_row> rows);
   void wait_for_decision();
   bool begins_small() const;
   std::vector<std::uint32_t> grow_back(const std::vector<std::uint32_t>& batches) const;
@@ -278,6 +282,8 @@ private:
   learning_rate_step rate_; ///< of the last step
   messages::decision_key last_agreed_;
   policy::balancer balancer_;
+  session::core_use cores_; ///< own
+  std::vector<session::shared_cores> shared_cores_;
   std::uint64_t undecided_step_ = 0; ///< from which on a global batch below the initial one grows by itself
 
   // Completed.
@@ -305,10 +311,10 @@ private:
   enum class row_phase : std::uint8_t { none, written, read };
   row_phase rows_ = row_phase::none;
   bool row_measures_ = false;
+  std::vector<step_row> decoded_; ///< kept from step to step: hundreds of rows are large
   std::vector<std::uint32_t> not_finite_;
   gradient_observation measured_; ///< but for |g|^2, of what was delivered when the row was written
   std::optional<pending_step> pending_;
 };
 
 } // namespace dynamix::client
-  std::vector<step_row> decoded_; ///< kept from step to step: hundreds of rows are large

@@ -150,7 +150,7 @@ messages::balancing run::balancing_of(std::uint32_t wanted) const {
   const auto said = link_ ? welcome_.balances : messages::balancing::off;
   if (wanted == DYNAMIX_BALANCE_OFF)
     return messages::balancing::off;
-  return wanted == DYNAMIX_BALANCE_ON && said == messages::balancing::off ? messages::balancing::shares : said;
+  return wanted == DYNAMIX_BALANCE_ON && said != messages::balancing::all ? messages::balancing::shares : said;
 }
 
 /// This worker's bounds: the caller's, else the agent's, else none; wide enough for its initial batch. What it begins
@@ -301,10 +301,13 @@ std::string run::read_rows(std::span<const std::int64_t> rows) {
     return "no row was written: write_row comes before read_rows";
   const auto before = steps_->newest_batches().batches[position_];
   const bool stopping = steps_->stops();
+  const bool judged = !steps_->shared_cores().empty();
   session::agreement agreed;
   if (auto problem = steps_->read_rows(rows, agreed); !problem.empty())
     return problem;
   tell_not_finite();
+  if (!judged && !steps_->shared_cores().empty())
+    notice(session::describe_sharing(steps_->shared_cores(), position_));
   if (!own_weight_ && position_ == 0)
     look_for_sums(steps_->rows());
   const auto& planned = steps_->newest_batches();
@@ -333,6 +336,13 @@ void run::tell_not_finite() {
                          ? "all members"
                          : fmt::format("member {}", fmt::join(whose, ", of member ")),
                      steps_->step()));
+}
+
+void run::measure_cores() {
+  if (steps_->options().balances != messages::balancing::automatic)
+    return;
+  cores_.step_ended(elapsed_seconds());
+  steps_->measured_cores(cores_.use());
 }
 
 /// Of a step whose weights are samples.
@@ -374,6 +384,7 @@ std::string run::complete(const dynamix_step& step) {
   own_weight_.reset();
   steps_->computed(step.compute_seconds);
   const bool closes = steps_->complete(step.skipped != 0, step.iteration_seconds);
+  measure_cores();
   count_applied();
   if (closes)
     close_window(false);
@@ -530,6 +541,7 @@ std::string run::regroup(std::span<const std::uint32_t> present) {
   for (const auto each : present)
     taking_part.push_back(each != 0);
   steps_->regroup(taking_part);
+  cores_ = {};
   own_weight_.reset();
   awaited_.clear();
   sums_.restart_times();

@@ -4,6 +4,7 @@
 /// the agent. Behind the C functions of client/dynamix.h, whose structs it takes; their comments say what each does.
 
 #include "client/agent_link.hpp"
+#include "client/core_demand.hpp"
 #include "client/dynamix.h"
 #include "client/introduction.hpp"
 #include "client/lockstep.hpp"
@@ -73,6 +74,7 @@ private:
   void count_applied();
   void tell_not_finite();
   void look_for_sums(std::span<const step_row> rows);
+  void measure_cores();
   /// In force in the last completed step.
   const planned_batches& last_batches() const;
   void close_window(bool final);
@@ -96,6 +98,7 @@ private:
   std::optional<introduction> introduced_;
   std::vector<std::uint64_t> shards_; ///< lengths, of a stream
   std::optional<lockstep> steps_;
+  core_demand cores_;
   std::optional<double> own_weight_; ///< of the step that is completed next
   summed_loss summed_loss_;
   std::uint32_t not_finite_told_ = 0; ///< steps

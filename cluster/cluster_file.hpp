@@ -380,7 +380,8 @@ struct cluster_file {
   /// Most samples per step of each worker, by rank: batch.highest, or less where the host's memory says so.
   std::vector<std::uint32_t> highest_by_rank() const;
   /// Whether workers share the global batch by their paces at every step, between two decisions: arbitrator.balance,
-  /// and where it is automatic under the policies that choose a global batch. Never where decisions are only shown.
+  /// and where it is automatic under the policies that choose a global batch, then but for those who share cores
+  /// (session/core_sharing.hpp). Never where decisions are only shown.
   bool balances() const;
   /// Whether training begins with less than the initial batch size where the learning rate is right there: the policy
   /// goes by the noise scale. Early on steps count, not samples (Merrill et al., arXiv 2505.23971), and the policy has

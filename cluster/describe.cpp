@@ -178,6 +178,9 @@ std::string_view batch_changes(const cluster_file& file) {
   if (file.arbitrator.policy == policy_kind::stigmergic)
     return "at every step, by the workers' paces";
   const bool decided = !file.arbitrator.shadow && adapts(file.arbitrator.policy);
+  const bool automatic = file.arbitrator.balance == balance_kind::automatic;
+  if (file.balances() && automatic)
+    return "by decisions, once a window, and shares at every step by the paces of workers that share no cores";
   if (file.balances())
     return decided ? "by decisions, once a window, and shares at every step by the workers' paces"
                    : "shares at every step, by the workers' paces";
@@ -228,7 +231,10 @@ std::string to_toml(const cluster_file& file) {
 
 std::string to_digested_toml(const cluster_file& file) {
   auto resolved = file; // what runs counts, not how the file says it
-  resolved.arbitrator.balance = file.balances() ? balance_kind::on : balance_kind::off;
+  if (!file.balances())
+    resolved.arbitrator.balance = balance_kind::off;
+  else if (file.arbitrator.policy == policy_kind::stigmergic)
+    resolved.arbitrator.balance = balance_kind::on;
   if (const auto script = file.training.model.script_path(); !script.empty()) // of which workers compare the contents
     resolved.training.model.name = "script:" + std::filesystem::path(script).filename().string();
   auto text = to_toml_without(resolved, {"security", "run"});

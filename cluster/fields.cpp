@@ -344,7 +344,8 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "balance",
      in<arbitrator_section, &arbitrator::balance>,
      "Workers share the global batch by their own paces at every step, between two decisions (policy/balance.hpp). "
-     "\"auto\": under ppo, goodput and stigmergic.",
+     "\"auto\": under ppo and goodput, but for workers that share cores with each other, which is measured; and under "
+     "stigmergic.",
      {},
      balance_names},
     {"arbitrator",

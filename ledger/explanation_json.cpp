@@ -103,7 +103,9 @@ std::string to_json(const window_explanation& explanation) {
     object["balance"] = {{"moves", balance.moves},
                          {"moved_samples", balance.moved_samples},
                          {"changes", balance.changes},
-                         {"newest_change", balance.changes > 0 ? json(balance.newest_change) : json(nullptr)}};
+                         {"newest_change", balance.changes > 0 ? json(balance.newest_change) : json(nullptr)},
+                         {"shared_cpus", balance.shared_cpus},
+                         {"shared_demand", balance.shared_demand}};
     object["action"] =
         row.action < 0 ? json(nullptr) : json(action_text(explanation, static_cast<std::size_t>(row.action)));
     object["probabilities"] = json::object();

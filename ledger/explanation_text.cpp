@@ -155,6 +155,18 @@ std::string moves_text(const window_explanation& explanation) {
   return changed.empty() ? text : text + "Why: " + changed + ".\n";
 }
 
+/// Whose samples only decisions changed; nothing where shares followed all paces, or were not to.
+std::string sharing_text(const policy::judged_window& window) {
+  std::string who;
+  for (const auto& row : window.workers)
+    if (const auto& balance = row.report.balance; balance.shared_cpus > 0)
+      who += (who.empty() ? "" : ", ") + row.report.host + " (" + grouped(balance.shared_cpus) +
+             (balance.shared_cpus == 1 ? " CPU, of which " : " CPUs, of which ") + fixed(balance.shared_demand, 1) +
+             " would be busy)";
+  return who.empty() ? ""
+                     : "Shares cores with other workers, so that its share followed decisions alone: " + who + ".\n";
+}
+
 /// What that was for one worker.
 std::string balance_text(const messages::balance_statistics& balance) {
   std::string text;
@@ -303,7 +315,8 @@ std::string to_text(const window_explanation& explanation, explanation_detail de
       " (term " + std::to_string(window.key.term) + ", generation " + std::to_string(window.generation) + ") at " +
       fixed(explanation.at_seconds, 1) + " s. Its reports came within " + fixed(1e3 * window.gather_seconds, 1) +
       " ms, deciding took " + fixed(1e3 * window.decide_seconds, 1) + " ms.\n" + exchange_text(explanation) +
-      guard_text(explanation) + moves_text(explanation) + prediction_text(explanation);
+      guard_text(explanation) + moves_text(explanation) + sharing_text(explanation.window) +
+      prediction_text(explanation);
   if (detail == explanation_detail::summary && explanation.workers.size() > 1)
     return text + "\n" + workers_text(explanation);
   for (const auto& worker : explanation.workers)

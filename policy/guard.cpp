@@ -157,6 +157,11 @@ guard_verdict step_in(std::string intervention, std::string reason, guard_memory
           .view = std::move(view)};
 }
 
+/// Its share follows decisions alone.
+bool shares_cores(const messages::window_report& report) {
+  return report.balance.shared_cpus > 0;
+}
+
 /// Whether the choices stand, of a generation that is remembered.
 guard_verdict weigh(const std::vector<choice>& choices, const batches& fallback, const observation& observed,
                     const guard_rules& rules, guard_memory memory, const std::string& untrained) {
@@ -173,7 +178,8 @@ guard_verdict weigh(const std::vector<choice>& choices, const batches& fallback,
     wanted.push_back(each.batch);
   const bool noise_known = measured.noise_scale() >= 0;
   auto other = fallback;
-  if (rules.balanced) { // shares follow the paces, so that only the global batch counts
+  const bool balanced = rules.balanced && std::ranges::none_of(observed.report->reports, shares_cores);
+  if (balanced) { // shares follow the paces, so that only the global batch counts
     wanted = measured.split(measured.judge(wanted).total).batches;
     other = measured.split(measured.judge(fallback).total).batches;
   }
@@ -192,7 +198,7 @@ guard_verdict weigh(const std::vector<choice>& choices, const batches& fallback,
   if (promised.loss() > rules.margin)
     return step_in("slower than goodput", figures, std::move(memory));
   auto outside = untrained.empty() ? find_untrained(choices, observed, rules.trained_on) : untrained;
-  const bool matters = !rules.balanced || promised.loss() > rules.margin / 2;
+  const bool matters = !balanced || promised.loss() > rules.margin / 2;
   if (matters && !outside.empty())
     return step_in("state outside training", std::move(outside), std::move(memory));
   if (!stuck.empty() && promised.loss() > 0)

@@ -18,7 +18,8 @@ namespace dynamix::policy {
 struct guard_rules {
   double margin = 0.05;   ///< share of the predicted goodput that a choice may give away, [0, 1]
   state_range trained_on; ///< empty: not known, so not looked at
-  bool balanced = false;  ///< workers share the global batch by their paces, whatever the shares of a decision
+  bool balanced = false;  ///< workers share the global batch by their paces, whatever the shares of a decision;
+                          ///< not where a report says that its worker shares cores
 };
 
 /// What it remembers from one window to the next.

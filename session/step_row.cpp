@@ -28,6 +28,7 @@ void visit_columns(Row& row, Number&& number) {
   number(row.pace.sample_seconds, unbounded);
   number(row.pace.error, unbounded);
   number(row.total_batch, messages::max_global_batch);
+  number(row.cores, unbounded);
 }
 
 } // namespace
@@ -38,6 +39,8 @@ step_row_numbers encode(const step_row& row) {
   visit_columns(row, [&]<class Field>(const Field& field, std::uint64_t) {
     if constexpr (std::is_same_v<Field, double>)
       numbers.at(column++) = std::bit_cast<std::int64_t>(field);
+    else if constexpr (std::is_same_v<Field, core_use>)
+      numbers.at(column++) = std::bit_cast<std::int64_t>(encode_core_use(field));
     else
       numbers.at(column++) = static_cast<std::int64_t>(field);
   });
@@ -51,6 +54,8 @@ step_row decode_step_row(std::span<const std::int64_t, step_row_columns> numbers
     const auto bits = std::bit_cast<std::uint64_t>(numbers[column++]);
     if constexpr (std::is_same_v<Field, double>)
       field = std::bit_cast<double>(bits);
+    else if constexpr (std::is_same_v<Field, core_use>)
+      field = decode_core_use(bits);
     else
       field = static_cast<Field>(std::min(bits, most));
   });

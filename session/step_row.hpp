@@ -6,6 +6,7 @@
 
 #include "messages/types.hpp"
 #include "policy/pace_tracker.hpp"
+#include "session/core_sharing.hpp"
 
 #include <array>
 #include <cstddef>
@@ -32,9 +33,10 @@ struct step_row {
   std::uint32_t highest_batch = messages::max_batch;
   policy::pace_estimate pace;    ///< of its own computing
   std::uint64_t total_batch = 0; ///< samples that it would have all compute where nobody decides; 0: as they are
+  core_use cores;                ///< that it computes on, where sharing them counts
 };
 
-inline constexpr std::size_t step_row_columns = 19;
+inline constexpr std::size_t step_row_columns = 20;
 using step_row_numbers = std::array<std::int64_t, step_row_columns>;
 step_row_numbers encode(const step_row& row);
 /// Of any numbers; those that no row can have become the nearest that one can.

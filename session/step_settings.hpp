@@ -26,8 +26,10 @@ constexpr messages::rate_rule rate_rule_of(cluster::learning_rate_rule rule) {
 inline messages::balancing balancing_of(const cluster::cluster_file& file) {
   if (!file.balances())
     return messages::balancing::off;
-  return file.arbitrator.policy == cluster::policy_kind::stigmergic ? messages::balancing::all
-                                                                    : messages::balancing::shares;
+  if (file.arbitrator.policy == cluster::policy_kind::stigmergic)
+    return messages::balancing::all;
+  return file.arbitrator.balance == cluster::balance_kind::automatic ? messages::balancing::automatic
+                                                                     : messages::balancing::shares;
 }
 
 } // namespace dynamix::session

@@ -65,6 +65,8 @@ public:
   }
   /// The step's gradient was not finite, and counts for nothing. The same on all members.
   virtual void step_dropped(const std::string& reason) { static_cast<void>(reason); }
+  /// For a person, once a generation: with whom this worker shares cores; empty: with none. Only where it counts.
+  virtual void cores_judged(const std::string&) {}
   /// Of the data, once: files and folders that are not trained on, with the reasons.
   virtual void data_left_out(const std::vector<std::string>&) {}
   /// The links of a generation were measured, and who sums its gradients is decided. Before `started`.

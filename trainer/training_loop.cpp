@@ -196,6 +196,10 @@ void training_loop::update(const dealt_step& deal, const step_result& result, do
   else
     drop();
   steps_.complete(!finite, state_.time.now_seconds() - start_seconds);
+  if (steps_.options().balances == dynamix::messages::balancing::automatic) {
+    cores_.step_ended(state_.time.now_seconds());
+    steps_.measured_cores(cores_.use());
+  }
   state_.reached = steps_.reached();
   if (unconfirmed_checkpoint_)
     state_.checkpointed_samples = *std::exchange(unconfirmed_checkpoint_, std::nullopt);
@@ -266,9 +270,12 @@ std::vector<std::int64_t> training_loop::write_row(double compute_seconds, bool 
 
 agreement training_loop::read_rows(std::span<const std::int64_t> numbers) {
   const double start = state_.time.now_seconds();
+  const bool judged = !steps_.shared_cores().empty();
   agreement agreed;
   if (const auto problem = steps_.read_rows(numbers, agreed); !problem.empty())
     throw std::logic_error(problem);
+  if (!judged && !steps_.shared_cores().empty())
+    watcher_.cores_judged(dynamix::session::describe_sharing(steps_.shared_cores(), position_));
   sums_.control_seconds += state_.time.now_seconds() - start;
   return agreed;
 }

@@ -8,6 +8,7 @@
 /// step 0, a window closes, and its statistics go to the observer. Behind the last gradients of each step go the
 /// workers' rows, so at its end all know the same, and what follows from it for the next step (client/lockstep.hpp).
 
+#include "client/core_demand.hpp"
 #include "client/lockstep.hpp"
 #include "client/window_sums.hpp"
 #include "exchange/group.hpp"
@@ -80,6 +81,7 @@ private:
   const exchange::interruption& stop_;
   training_step training_step_;
   client::lockstep steps_; ///< what all members come to alike; the state follows it step by step
+  client::core_demand cores_;
   window_sums sums_;
   /// The first member is writing a checkpoint at that many samples; a further step means that it has done so.
   std::optional<std::uint64_t> unconfirmed_checkpoint_;

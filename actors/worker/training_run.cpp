@@ -141,6 +141,11 @@ public:
     spdlog::warn("step_dropped reason={}", storage::quoted(reason));
   }
 
+  void cores_judged(const std::string& sharing) override {
+    spdlog::info("cores_judged balance={} reason=\"{}\"", sharing.empty() ? "on" : "off",
+                 sharing.empty() ? "this worker shares its cores with no other" : sharing);
+  }
+
   void data_left_out(const std::vector<std::string>& files) override {
     constexpr std::size_t left_out_shown = 20;
     for (std::size_t i = 0; i < std::min(files.size(), left_out_shown); ++i)

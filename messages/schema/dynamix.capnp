@@ -406,6 +406,12 @@ struct BalanceStatistics @0xd2b15f16371e4f80 {
 
   paceChange @4 :Float64;
   # Times as long as at the end of the window before that a step of one batch size takes now; 0: not known.
+
+  sharedCpus @5 :UInt32;
+  # CPUs that this worker shares with others, so that its share follows decisions alone; 0: none, or it was not asked.
+
+  sharedDemand @6 :Float64;
+  # Of them, how many all who share them would keep busy together.
 }
 
 struct WindowReport {
@@ -1034,6 +1040,9 @@ enum Balancing {
 
   all @2;
   # The members, who also choose the global batch.
+
+  automatic @3;
+  # As shares, but for members that share cores with others.
 }
 
 enum ClientRequest {

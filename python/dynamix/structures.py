@@ -12,7 +12,7 @@ INTRODUCTION_COLUMNS = 24
 POSITION_COLUMN, RANK_COLUMN = 1, 17  # of an introduction
 RULE_COLUMN = 10  # of an introduction, once the agent has said what None means
 LOADER_COLUMNS = 21  # and behind: of its data loader, which may be another one when a member comes back
-ROW_COLUMNS = 19
+ROW_COLUMNS = 20
 SAMPLES_MAX = 2**31 - 1  # of an epoch
 
 #: How the learning rate follows the global batch; `None` leaves it to the agent.

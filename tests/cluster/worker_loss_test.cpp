@@ -324,7 +324,7 @@ protected:
 };
 
 TEST_F(MovedWork, BetweenDecisionsIsDealtOnceThroughALossAndAStop) {
-  train_through_a_loss_and_a_stop("policy = \"goodput\"\n");
+  train_through_a_loss_and_a_stop("policy = \"goodput\"\nbalance = \"on\"\n");
 }
 
 TEST_F(MovedWork, ByThePacesAloneIsDealtOnceThroughALossAndAStop) {

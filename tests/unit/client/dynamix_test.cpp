@@ -8,9 +8,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <future>
 #include <memory>
+#include <sched.h>
 #include <sys/wait.h>
 #include <thread>
 
@@ -174,7 +176,9 @@ protected:
       ASSERT_TRUE(hello);
       EXPECT_EQ(hello->position, i);
       EXPECT_EQ(hello->members, 2U);
-      agents_[i]->send(welcome_example(i));
+      auto welcome = welcome_example(i);
+      welcome.balances = balances_;
+      agents_[i]->send(welcome);
       auto opened = opening.get();
       ASSERT_TRUE(opened.run) << opened.error;
       runs.push_back(std::move(opened.run));
@@ -198,9 +202,53 @@ protected:
   }
 
   socket_directory directory_;
+  messages::balancing balances_ = messages::balancing::off;
   std::vector<std::unique_ptr<scripted_agent>> agents_;
   std::unique_ptr<training> training_;
 };
+
+/// Where the cluster file leaves open whether shares follow paces. Both members are this process, on one CPU.
+class CrowdedTraining : public AgentTraining {
+protected:
+  CrowdedTraining() {
+    balances_ = messages::balancing::automatic;
+    sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    sched_setaffinity(0, sizeof one, &one);
+    burner_ = std::thread([this] {
+      while (!over_)
+        ;
+    });
+  }
+  ~CrowdedTraining() override {
+    over_ = true;
+    burner_.join();
+    sched_setaffinity(0, sizeof before_, &before_);
+  }
+
+private:
+  cpu_set_t before_;
+  std::atomic<bool> over_ = false;
+  std::thread burner_;
+};
+
+TEST_F(CrowdedTraining, SaysThatMembersShareCores) {
+  for (int step = 0; step < 15; ++step) { // told behind the ninth, and judged in the next
+    training_->train(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  for (std::uint32_t i = 0; i < 2; ++i)
+    EXPECT_THAT(training_->notices(i),
+                testing::Contains(HasSubstr("members 0, 1 share 1 CPU and would keep 2.0 busy")));
+  training_->train(5);
+  const auto first = agents_[0]->read_a<messages::window_report>();
+  const auto second = agents_[0]->read_a<messages::window_report>();
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(second->balance.shared_cpus, 1U);
+  EXPECT_EQ(second->balance.shared_demand, 2);
+}
 
 TEST_F(AgentTraining, ReportsWindowsAndPutsDecisionsInForceOnAllMembersAtOnce) {
   training_->train(10);

@@ -169,7 +169,10 @@ TEST(ClusterFile, HasWorkersShareByTheirPacesWhereAPolicyChoosesTheGlobalBatch) 
   }
   EXPECT_FALSE(of("balance = \"off\"\n").balances());
   EXPECT_FALSE(of("balance = \"on\"\nshadow = true\n").balances()) << "nothing changes a batch size there";
-  EXPECT_EQ(parsed(pair).digest(), of("balance = \"on\"\n").digest()) << "what runs counts";
+  EXPECT_EQ(of("policy = \"static\"\n").digest(), of("policy = \"static\"\nbalance = \"off\"\n").digest())
+      << "what runs counts";
+  EXPECT_EQ(of("policy = \"stigmergic\"\n").digest(), of("policy = \"stigmergic\"\nbalance = \"on\"\n").digest());
+  EXPECT_NE(parsed(pair).digest(), of("balance = \"on\"\n").digest()) << "which workers that share cores obey, too";
   EXPECT_NE(parsed(pair).digest(), of("balance = \"off\"\n").digest());
 }
 

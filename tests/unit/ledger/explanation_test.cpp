@@ -122,6 +122,16 @@ window_explanation moved(const char* policy) {
   return explain(rows, 1, "ben", error);
 }
 
+TEST(Explanation, TellsWhoSharesCoresSoThatDecisionsAloneMoveItsShare) {
+  auto rows = sample_rows();
+  for (auto& worker : std::get<ledger::window>(rows[2].entry).workers)
+    worker.report.balance = {.shared_cpus = 2, .shared_demand = 3.62};
+  std::string error;
+  EXPECT_THAT(to_text(explain(rows, 1, "", error)),
+              HasSubstr("Shares cores with other workers, so that its share followed decisions alone: ada (2 CPUs, of "
+                        "which 3.6 would be busy), ben (2 CPUs, of which 3.6 would be busy).\n"));
+}
+
 TEST(Explanation, TellsWhoMovedWorkToWhomAndWhy) {
   const auto text = to_text(moved("ppo"));
   EXPECT_THAT(text,

@@ -187,6 +187,12 @@ TEST_F(Guard, ComparesGlobalBatchesAloneWhereWorkersShareByTheirPaces) {
   EXPECT_EQ(ask({8, 8}).intervention, "slower than goodput");
   memory = {};
   EXPECT_EQ(ask({7, 64}).intervention, "not a valid choice");
+  auto seen = *observed().report;
+  seen.reports[1].balance.shared_cpus = 2;
+  auto sharing = observed();
+  sharing.report = &seen;
+  EXPECT_EQ(review(wants(uneven), best(), sharing, rules, {}).intervention, "slower than goodput")
+      << "one shares its cores, and keeps what is decided";
 }
 
 /// The range of training is [-1, 1] for every field, of which [-1.3, 1.3] counts as inside.

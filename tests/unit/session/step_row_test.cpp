@@ -25,6 +25,7 @@ step_row filled() {
   row.highest_batch = 512;
   row.pace = {.fixed_seconds = -0.25, .sample_seconds = 1e-6, .error = 0.125};
   row.total_batch = 4096;
+  row.cores = {.set = 0xfedcba98, .cpus = 4096, .demand_percent = 65'000};
   return row;
 }
 
@@ -47,6 +48,9 @@ TEST(StepRow, IsTheSameBehindItsNumbers) {
   EXPECT_EQ(after.pace.sample_seconds, before.pace.sample_seconds);
   EXPECT_EQ(after.pace.error, before.pace.error);
   EXPECT_EQ(after.total_batch, before.total_batch);
+  EXPECT_EQ(after.cores.set, before.cores.set);
+  EXPECT_EQ(after.cores.cpus, before.cores.cpus);
+  EXPECT_EQ(after.cores.demand_percent, before.cores.demand_percent);
 }
 
 TEST(StepRow, HasAColumnForEachNumberThatDistinguishesIt) {
