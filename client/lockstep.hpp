@@ -179,7 +179,7 @@ public:
   std::string read_rows(std::span<const step_row> rows, session::agreement& agreed);
   /// The same of their numbers, session::step_row_columns a member.
   std::string read_rows(std::span<const std::int64_t> numbers, session::agreement& agreed);
-  /// Which it was.
+  /// Those that were read last as numbers.
   std::span<const step_row> rows() const { return decoded_; }
   /// Between `write_row` and `read_rows`.
   bool waits_for_rows() const { return rows_ == row_phase::written; }
