@@ -63,7 +63,7 @@ TEST(PolicyFile, NamesWhatDoesNotFitAndChangesNothing) {
   expect_refused([](auto& file) { file.tensors.pop_back(); }, "no tensor \"value.2.bias\"");
   expect_refused([](auto& file) { file.tensors.push_back(filled("extra", {1}, 1)); },
                  "\"extra\" is not one of the policy's");
-  expect_refused([](auto& file) { file.tensors[0] = filled("policy.0.weight", {2, 3}, 1); }, "[2,3]");
+  expect_refused([](auto& file) { file.tensors[0] = filled("policy.0.weight", {2, 3}, 1); }, "[2, 3]");
   expect_refused(
       [](auto& file) {
         file.tensors[1] = {.name = "policy.0.bias",
@@ -71,7 +71,7 @@ TEST(PolicyFile, NamesWhatDoesNotFitAndChangesNothing) {
                            .shape = {8},
                            .data = std::vector<std::uint8_t>(64)};
       },
-      "another type");
+      "another element type");
   expect_refused(
       [](auto& file) { file.tensors[1] = filled("policy.0.bias", {8}, std::numeric_limits<float>::infinity()); },
       "not finite");
