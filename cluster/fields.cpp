@@ -107,8 +107,7 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      closed(0, 4096)},
     {"cluster", "host_places_max", in<&cluster_file::host_places_max>,
      "Most workers that one host may bring to an open cluster that this file does not name: it would otherwise be free "
-     "to "
-     "take every place. The others of it are told to wait.",
+     "to take every place. The others of it are told to wait.",
      closed(1, 4096)},
     {"cluster",
      "secret_file",

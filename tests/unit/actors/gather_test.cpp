@@ -175,7 +175,6 @@ TEST(Gather, TakesNoMoreAccountsThanThereCanBeShards) {
   EXPECT_EQ(closed[0].accounts.size(), 2U) << "one on worker 0, one of half of all that have left";
 }
 
-/// One report of a window that nobody can have reached once made every true one too old to be gathered.
 TEST(Gather, WaitsInItsFirstWindowForWhoIsOnTheWay) {
   gather windows(1);
   windows.joined(0);
@@ -199,6 +198,7 @@ TEST(Gather, WaitsUntilTheFirstDeadlineAndNoLongerForWhoDoesNotCome) {
   EXPECT_EQ(windows.add(report_of(0, 8), 1).size(), 1U);
 }
 
+/// One report of a window that nobody can have reached once made every true one too old to be gathered.
 TEST(Gather, RefusesAWindowFarAhead) {
   gather windows(1, 1);
   windows.joined(0);
