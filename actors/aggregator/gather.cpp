@@ -179,6 +179,13 @@ std::vector<closed_window> gather::deadline(std::uint64_t window, double now_sec
   return {close(now_seconds)};
 }
 
+std::vector<closed_window> gather::over(double now_seconds) {
+  if (open_window_ == 0)
+    return {};
+  std::erase_if(latest_, [this](const auto& one) { return one.second.window < open_window_; });
+  return {close(now_seconds)};
+}
+
 void gather::open(std::uint64_t window, double now_seconds) {
   open_window_ = window;
   opened_seconds_ = now_seconds;

@@ -61,6 +61,9 @@ public:
 
   /// The deadline of `window` has come; nothing if it has closed already.
   std::vector<closed_window> deadline(std::uint64_t window, double now_seconds);
+  /// The generation is over: the open window closes with what has come. No last report stands in for the others, on
+  /// whom nobody may ever decide.
+  std::vector<closed_window> over(double now_seconds);
 
   /// The window that is being gathered; 0 when none is.
   std::uint64_t open_window() const { return open_window_; }

@@ -375,7 +375,7 @@ void root_role::announce(const membership_change& change, const std::string& rea
   const auto workers = static_cast<std::size_t>(std::ranges::count_if(newest_.members, trains));
   links_.open_store(workers == members ? members : members + workers);
   if (windows_ && options_.tree()) // shards have decided on what is there
-    pass_on(windows_->deadline(windows_->open_window(), links_.now_seconds()));
+    pass_on(windows_->over(links_.now_seconds()));
   windows_.emplace(newest_.generation, window_after(change.steps));
   std::vector<std::string> hosts;
   std::vector<std::uint32_t> placed;

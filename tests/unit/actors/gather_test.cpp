@@ -136,6 +136,31 @@ TEST(Gather, KeepsWhatAShardHasDecidedOnOfAWorkerThatIsLost) {
   }
 }
 
+/// A report that stands in would be counted as decided on, and its worker as one that a decision has not reached.
+TEST(Gather, ClosesWithNoOldReportsWhenItsGenerationIsOver) {
+  auto windows = gather_of(2);
+  const auto part = [](std::uint32_t rank, std::uint64_t window) {
+    return messages::shard_window{.window = window,
+                                  .generation = 1,
+                                  .expected = 1,
+                                  .reports = {report_of(rank, window)},
+                                  .choices = {{.rank = rank}},
+                                  .accounts = {{.ranks = {rank}, .unguided = {}, .forgotten = {}}}};
+  };
+  EXPECT_TRUE(windows.over(0).empty());
+  EXPECT_TRUE(windows.add(part(0, 1), 0).empty());
+  EXPECT_EQ(windows.add(part(1, 1), 0).size(), 1U);
+  EXPECT_TRUE(windows.over(1).empty());
+  EXPECT_TRUE(windows.add(part(1, 2), 1).empty());
+  const auto closed = windows.over(2);
+  ASSERT_EQ(closed.size(), 1U);
+  EXPECT_EQ(closed[0].window, 2U);
+  EXPECT_EQ(closed[0].expected, 2U);
+  ASSERT_EQ(closed[0].reports.size(), 1U);
+  EXPECT_EQ(closed[0].reports[0].rank, 1U);
+  EXPECT_EQ(closed[0].accounts.size(), 1U);
+}
+
 TEST(Gather, TakesNoReportOfAShardsWorkerThatWasNeverHere) {
   auto windows = gather_of(1);
   messages::shard_window shard{.window = 1,
