@@ -142,8 +142,8 @@ public:
   }
 
   void cores_judged(const std::string& sharing) override {
-    spdlog::info("cores_judged balance={} reason=\"{}\"", sharing.empty() ? "on" : "off",
-                 sharing.empty() ? "this worker shares its cores with no other" : sharing);
+    spdlog::info("cores_judged balance={} reason={}", sharing.empty() ? "on" : "off",
+                 storage::quoted(sharing.empty() ? "this worker shares its cores with no other" : sharing));
   }
 
   void data_left_out(const std::vector<std::string>& files) override {
