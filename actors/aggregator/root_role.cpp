@@ -354,6 +354,9 @@ void root_role::carry_out(const membership_change& change) {
 }
 
 void root_role::begin_generation(const membership_change& change) {
+  // Shards have decided on what is there, under the term until now.
+  if (windows_ && options_.tree())
+    pass_on(windows_->over(links_.now_seconds()));
   // What was decided on a window that is trained again must not be taken for what is decided now.
   ++terms_;
   completion_kept_ = false;
@@ -374,8 +377,6 @@ void root_role::announce(const membership_change& change, const std::string& rea
   const auto members = newest_.members.size();
   const auto workers = static_cast<std::size_t>(std::ranges::count_if(newest_.members, trains));
   links_.open_store(workers == members ? members : members + workers);
-  if (windows_ && options_.tree()) // shards have decided on what is there
-    pass_on(windows_->over(links_.now_seconds()));
   windows_.emplace(newest_.generation, window_after(change.steps));
   std::vector<std::string> hosts;
   std::vector<std::uint32_t> placed;

@@ -191,6 +191,11 @@ TEST_P(Tree, LeavesALedgerFromWhichAllDecisionsFollowAlsoBehindALostWorker) {
     EXPECT_TRUE(again.proven()) << ledger::to_text(again);
     EXPECT_EQ(again.windows, cluster.rows->all<ledger::window>().size());
     EXPECT_GE(again.windows, 6U);
+    const auto windows = cluster.rows->all<ledger::window>();
+    for (const auto& window : windows)
+      if (window.generation == windows.front().generation) {
+        EXPECT_EQ(window.key.term, windows.front().key.term) << "its shards decided under that";
+      }
   }
 }
 
