@@ -168,16 +168,24 @@ private:
       skip("an older version wrote the ledger, which does not say by what the shards of a tree decided");
   }
 
+  static bool has_account(const ledger::tree& by, const ledger::worker& worker) {
+    return std::ranges::any_of(by.accounts, [&](const messages::shard_account& account) {
+      return std::ranges::binary_search(account.ranks, worker.report.rank);
+    });
+  }
+
   void decide(const ledger::window& window, const ledger::tree& by) {
     if (by.votes.size() != window.workers.size())
       return skip("the ledger's row on what shards decided by is not of the window before it");
     key_ = window.key;
     guided_[{window.generation, window.key.window}] = &by.known;
-    // Where an old report stands in, no shard need have decided; one that has, too late, lacks a window from then on.
+    decided_by_[window.key] = &by;
+    // Where an old report stands in, no shard need have decided; what one has decided too late shows once it is
+    // applied.
     const bool accounted = std::ranges::all_of(window.workers, [&](const ledger::worker& worker) {
-      return worker.stale || std::ranges::any_of(by.accounts, [&](const messages::shard_account& account) {
-               return std::ranges::binary_search(account.ranks, worker.report.rank);
-             });
+      const auto applied = decided_by_.find(worker.report.decision);
+      return (worker.stale || has_account(by, worker)) &&
+             (applied == decided_by_.end() || has_account(*applied->second, worker));
     });
     std::string unknown =
         accounted ? "" : "a shard's window reached the root too late, or its program is an older version";
@@ -326,6 +334,7 @@ private:
   };
   std::map<std::uint64_t, shard> shards_; ///< by what their arbitrators drew
   std::map<std::pair<std::uint64_t, std::uint64_t>, const messages::guidance*> guided_; ///< by generation and window
+  std::map<messages::decision_key, const ledger::tree*> decided_by_;
   const ledger::window* awaited_ = nullptr; ///< the newest, whose row on the tree comes next
   messages::decision_key key_;
   replay_result result_;

@@ -186,5 +186,21 @@ TEST_F(ChangedTreeLedger, ProvesNothingOfAShardFromAWindowOnThatIsMissing) {
   EXPECT_THAT(result.skipped_why, HasSubstr("an older version wrote the ledger"));
 }
 
+/// Its windows reach the root only when that has closed them with the reports before.
+TEST_F(ChangedTreeLedger, ProvesNothingOfAShardThatIsAlwaysLate) {
+  constexpr auto late_from = tree_workers - tree_workers / tree_shards;
+  for (auto& row : rows_)
+    if (auto* window = std::get_if<ledger::window>(&row.entry))
+      for (auto& worker : window->workers)
+        worker.stale = worker.report.rank >= late_from;
+    else if (auto* by = std::get_if<ledger::tree>(&row.entry))
+      std::erase_if(by->accounts, [](const auto& account) { return account.ranks.front() >= late_from; });
+  const auto result = replayed(rows_, file_);
+  EXPECT_FALSE(result.first) << to_text(result);
+  EXPECT_FALSE(result.proven());
+  EXPECT_EQ(result.skipped, windows - 1) << "nothing is in force in the first";
+  EXPECT_THAT(result.skipped_why, HasSubstr("a shard's window reached the root too late"));
+}
+
 } // namespace
 } // namespace dynamix::ledger
