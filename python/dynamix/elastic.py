@@ -182,7 +182,8 @@ class Members(Peers):
             if self._read("ended"):
                 raise Ended(_ENDED)
             last = {} if everyone else self._last(number)
-            living = {member for member, identity in last.items() if not self._is_dead(identity)}
+            living = {member for member, identity in last.items()
+                      if not self._is_dead(identity) and not self._has_come_anew(identity, here.get(member, identity))}
             if last and not living and any(self._read(self._name(identity)) == "finished" for identity in last.values()):
                 raise Ended(_ENDED)
             is_new = last.get(self.position) != self._identity
@@ -201,12 +202,19 @@ class Members(Peers):
                 time.sleep(_POLL_SECONDS)
 
     def _last(self, number: int) -> Dict[int, List[Any]]:
-        """The members of the newest generation before this one that has come about."""
+        """The members of the newest generation before this one that has come about, or may yet: who came during the first one would
+        else begin another beside it."""
         while number > 1:
             number -= 1
-            if self._read(f"{number}/outcome") == "formed":
-                return _roster_of(self._read(f"{number}/closed"))
+            outcome = self._read(f"{number}/outcome")
+            roster = _roster_of(self._read(f"{number}/closed") or "{}") if outcome != "given up" else {}
+            if outcome == "formed" or not all(self._is_dead(identity) for identity in roster.values()):
+                return roster
         return {}
+
+    def _has_come_anew(self, identity: Sequence[Any], now: Sequence[Any]) -> bool:
+        """Another process has come with the number of a member of another machine, of which nobody here can tell otherwise that it has died."""
+        return now != identity and list(identity[:2]) != self._identity[:2]
 
     def _awaited(self, last: Mapping[int, List[Any]], living: Collection[int], here: Mapping[int, List[Any]]) -> Set[int]:
         """Who has to come yet before the generation is closed: on one machine, those of the last one that live."""

@@ -326,6 +326,33 @@ class Generations(unittest.TestCase):
         with self.assertRaisesRegex(dynamix.DynamixError, r"members \[0\] have not taken this one in within 1 s"):
             members[1]._agree(3, time.monotonic(), False)
 
+    def test_are_left_to_those_that_are_about_to_form_the_first(self):
+        """Of an elastic run that fewer begin than may come: who came meanwhile would else begin another training."""
+        store = torch.distributed.HashStore()
+        one, other = (Members(store, rank, 2, 1, 1) for rank in (0, 1))
+        for key, value in (("1/closed", json.dumps({0: one._identity})), ("2/1", json.dumps(other._identity))):
+            other._store.set(key, value)
+        with self.assertRaisesRegex(dynamix.DynamixError, r"members \[0\] have not taken this one in within 1 s"):
+            other._agree(2, time.monotonic(), False)
+        one._store.set("1/outcome", "given up")
+        self.assertEqual(other._agree(2, time.monotonic() + ranks.SECONDS / 3, False), {1: other._identity})
+
+    def test_await_no_member_of_another_machine_that_has_come_anew(self):
+        """Whose death nobody else can see; where all have, nobody has the state, and training begins again."""
+        store = torch.distributed.HashStore()
+        here, lost = (Members(store, rank, 2, 1) for rank in (0, 1))
+        lost._identity[1] = "another machine's"
+        for key, value in (("1/closed", json.dumps({0: here._identity, 1: lost._identity})), ("1/outcome", "formed")):
+            here._store.set(key, value)
+        here._roster, limit = {0: here._identity, 1: lost._identity}, time.monotonic() + ranks.SECONDS / 3
+        anew = {member: [lost._identity[0], "a third machine's", *lost._identity[2:4], member] for member in (0, 1)}
+        for number, own in ((2, here._identity), (3, anew[0])):
+            here._identity = own
+            for member, identity in ((0, own), (1, anew[1])):
+                here._store.set(f"{number}/{member}", json.dumps(identity))
+            self.assertEqual(here._agree(number, limit, False), {0: own, 1: anew[1]})
+            here._store.set(f"{number}/outcome", "given up")
+
     def test_go_on_without_a_newcomer_that_cannot_come_in(self):
         absent = "members [0] have not taken this one in within 10 s"
         for way, reason in (("fails", absent), ("hangs", absent), ("differs", "nan=... differs")):
