@@ -151,15 +151,16 @@ class Members(Peers):
             roster = self._agree(number, limit, everyone)
             if roster.get(self.position) != self._identity:
                 continue  # it was closed without this one
-            self._roster = roster
+            self._roster, began = roster, time.monotonic()
             if self._form_generation(number):
                 self.generation, self.broken = number, ""
                 self.present = [member in roster for member in range(self.size)]
                 self._find_connections()
                 return
-            if before and not self._somebody_is_dead():
-                until = time.monotonic() + _AVOID_SECONDS
-                self._avoided.update({self._name(each): until for each in roster.values() if each not in before.values()})
+            newcomers = [each for each in roster.values() if each not in before.values() and each != self._identity]
+            if before and newcomers and not self._somebody_is_dead():
+                self._avoided.update({self._name(each): time.monotonic() + _AVOID_SECONDS for each in newcomers})
+                limit += time.monotonic() - began  # the others are not to end for them
             if time.monotonic() > limit:
                 raise DynamixError(f"no group could be formed within {self._timeout:.0f} s")
 

@@ -232,7 +232,8 @@ def member_of_all(path, rank, world):
 def form_what_the_second_gives_up(_, __, path, rank):
     """It does so at once, and its thread forms the groups all the same, as one does that was only slow."""
     if rank == 1:
-        dynamix.elastic._FORM_SECONDS = -2
+        dynamix.elastic._FORM_SECONDS, have_all_formed = -2, Members._have_all_formed
+        Members._have_all_formed = lambda self, number, _, limit: have_all_formed(self, number, False, limit)
     formed = member_of_all(path, rank, 2)._form_generation(1)
     pathlib.Path(f"{path}-{rank}").touch()
     wait_until(lambda: os.path.exists(f"{path}-{1 - rank}"))  # whoever ends early is lost to the other
@@ -255,7 +256,8 @@ def kill_the_second_amid_an_exchange(_, __, path, rank, source, received):
 
 
 def train_beside_a_newcomer(_, __, folder, rank, way):
-    """The first one's longest step in seconds, or why the second did not come in, whose groups fail or hang, or whose options differ."""
+    """The first one's longest step in seconds, or why the second did not come in, whose groups fail or hang, or whose options differ.
+    Where they hang, the first waits for others for less time than an attempt takes."""
     def form(*_):
         if way == "hangs":
             time.sleep(10 * ranks.SECONDS)
@@ -265,7 +267,8 @@ def train_beside_a_newcomer(_, __, folder, rank, way):
         model = nn.Linear(3, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         run = dynamix.join(model, optimizer, agent="off", elastic=torch.distributed.FileStore(os.path.join(folder, "store"), -1),
-                           elastic_least=1, elastic_seconds=10, nan="drop" if rank and way == "differs" else None)
+                           elastic_least=1, elastic_seconds=2 if way == "hangs" and not rank else 10,
+                           nan="drop" if rank and way == "differs" else None)
         try:
             loader = run.loader(data(), batch_size=4)
         except dynamix.DynamixError as problem:
