@@ -263,11 +263,13 @@ def train_beside_a_newcomer(_, __, folder, rank, way):
             time.sleep(10 * ranks.SECONDS)
         raise RuntimeError("no such interface")
 
+    seconds = ranks.SECONDS if way == "differs" else 2 if way == "hangs" and not rank else 10
+
     def train(_):
         model = nn.Linear(3, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         run = dynamix.join(model, optimizer, agent="off", elastic=torch.distributed.FileStore(os.path.join(folder, "store"), -1),
-                           elastic_least=1, elastic_seconds=2 if way == "hangs" and not rank else 10,
+                           elastic_least=1, elastic_seconds=seconds,
                            nan="drop" if rank and way == "differs" else None)
         try:
             loader = run.loader(data(), batch_size=4)
