@@ -18,21 +18,33 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <fmt/core.h>
+#include <map>
+#include <numbers>
 #include <numeric>
 #include <stdexcept>
 
 namespace dynamix::benchmarks {
 namespace {
 
+enum class schedule : std::uint8_t {
+  constant,
+  one_cycle, ///< torch's OneCycleLR: from a 25th up in 30 %, then down to nearly nothing, by half cosines
+  warm_up    ///< linearly up in 10 %, then down to nothing by half a cosine
+};
+
 struct plan {
   std::string cluster;
   std::vector<double> samples_per_second; ///< of each worker, once the fixed time is over
   double fixed_seconds = 0.05;
   double exchange_seconds = 0.005;
-  bool shares_cores = false; ///< all compute on the same cores: a step takes the sum of their times
+  bool shares_cores = false;    ///< all compute on the same cores: a step takes the sum of their times
+  std::uint64_t base_batch = 0; ///< global, which the learning rate is for; 0: the initial one
+  schedule rates = schedule::constant;
+  double schedule_steps = 0; ///< of the base batch, by progress, which end training in place of epochs
   double evaluate_every_epochs = 0.02;
   std::uint32_t evaluate_samples = 1000;
   std::vector<std::uint8_t> parameters;
@@ -41,6 +53,22 @@ struct plan {
 void require(const std::string& problem) {
   if (!problem.empty())
     throw std::runtime_error(problem);
+}
+
+/// The part of its highest rate that a schedule has at `part` of its steps.
+double factor_of(schedule rates, double part) {
+  const auto between = [](double from, double to, double way) {
+    return to + (from - to) * (1 + std::cos(std::numbers::pi * std::min(way, 1.0))) / 2;
+  };
+  switch (rates) {
+  case schedule::one_cycle:
+    return part < 0.3 ? between(0.04, 1, part / 0.3) : between(1, 4e-6, (part - 0.3) / 0.7);
+  case schedule::warm_up:
+    return part < 0.1 ? part / 0.1 : between(1, 0, (part - 0.1) / 0.9);
+  case schedule::constant:
+    break;
+  }
+  return 1;
 }
 
 /// What one step's gradients come to.
@@ -57,7 +85,8 @@ public:
         model_(trainer::build_model(trainer::options_of(file_.training, file_.seed))),
         parameters_(model_->parameters()), descent_(file_.training, parameters_),
         deliberation_(file_, policy::make_controller(file_, how_.parameters)),
-        rule_(session::rate_rule_of(file_.training.rule), 1, std::uint64_t{file_.batch.initial} * workers_,
+        rule_(session::rate_rule_of(file_.training.rule), 1,
+              how_.base_batch > 0 ? how_.base_batch : std::uint64_t{file_.batch.initial} * workers_,
               trainer::is_adaptive(file_.training.optimizer)),
         batches_(workers_, file_.first_batch()) {
     require(load_dataset(file_.training, trainer::dataset_split::train, train_));
@@ -75,7 +104,8 @@ public:
     const auto interval = how_.evaluate_every_epochs * static_cast<double>(train_.size());
     double next_evaluation = interval;
     model_->train();
-    while (static_cast<double>(samples_) < wanted) {
+    while (how_.rates == schedule::constant ? static_cast<double>(samples_) < wanted
+                                            : rule_.progress() < how_.schedule_steps) {
       step();
       if (static_cast<double>(samples_) >= next_evaluation) {
         evaluate();
@@ -193,9 +223,10 @@ void virtual_training::step() {
   const auto result = compute(shares);
   leases_.use(shares);
   const auto total = result.seen.global_batch;
+  const double scheduled = factor_of(how_.rates, rule_.progress() / how_.schedule_steps);
   rate_ = rule_.advance(total, noise_.observe(result.seen));
   trainer::clip_gradients(parameters_, std::sqrt(result.seen.global_square), file_.training.clip_norm);
-  descent_.set_learning_rate(file_.training.learning_rate * rate_.learning_rate);
+  descent_.set_learning_rate(file_.training.learning_rate * scheduled * rate_.learning_rate);
   descent_.step();
 
   computing_.resize(workers_, 0);
@@ -296,6 +327,14 @@ int main(int argc, char** argv) {
   app.add_option("--fixed-seconds", how.fixed_seconds, "of each worker's step");
   app.add_option("--exchange-seconds", how.exchange_seconds, "of a step");
   app.add_flag("--shared-cores", how.shares_cores, "all workers compute on the same cores");
+  app.add_option("--base-batch", how.base_batch, "global batch that the learning rate is for; 0: the initial one");
+  using dynamix::benchmarks::schedule;
+  const std::map<std::string, schedule> schedules{{"one-cycle", schedule::one_cycle}, {"warm-up", schedule::warm_up}};
+  auto* const rates = app.add_option("--schedule", how.rates, "one-cycle, or warm-up and a cosine")
+                          ->transform(CLI::CheckedTransformer(schedules));
+  auto* const steps = app.add_option("--schedule-steps", how.schedule_steps, "of the base batch, by progress");
+  steps->needs(rates)->check(CLI::PositiveNumber);
+  rates->needs(steps);
   app.add_option("--evaluate-every-epochs", how.evaluate_every_epochs);
   app.add_option("--policy-file", policy_file, "parameters of a learned policy");
   CLI11_PARSE(app, argc, argv);

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Time to a loss or an accuracy of real trainings: static global batches and policies beside each other.
 
-    benchmarks/time_to_accuracy.py build/bench --out D [--tasks lenet,transformer,mlp] [--seeds 1,2] [--text FILE]
+    benchmarks/time_to_accuracy.py build/bench --out D [--tasks lenet,transformer] [--seeds 1,2] [--text FILE]
 
 Steps, samples, gradients, losses and decisions are real; the time is virtual (benchmarks/time_to_accuracy.cpp): a step takes a
 fixed time and one a sample of the slowest worker, so a busy machine changes nothing but how long this takes. Each training
@@ -10,11 +10,14 @@ each target over that of lb-bsp, which keeps the script's global batch, and over
 interpolated between two evaluations, 0.02 of an epoch apart, of the loss averaged over three of them.
 
 `split-B` is what can be done by hand: a global batch of B throughout, shared by the hosts' speeds, at the task's learning rate. The
-least of their times is what choosing a fixed batch could gain in hindsight. The critical batch C of a target is fitted to their
-samples, E = Emin (1 + B/C), so that it can be compared with the noise scale that policies go by.
+least of their times is what choosing a fixed batch could gain in hindsight. `rule-B` is a global batch of B throughout at the rate
+that the task's rule gives it, as policies would run it. From station to station the critical batch C is fitted to its samples,
+E = Emin (1 + B/C), and the samples are compared with those that lb-bsp's noise scale on the way predicts. Neither from the start,
+where other things than noise hold training up, nor at one rate for all batches would that be what the noise scale speaks of.
 """
 import argparse
 import json
+import math
 import pathlib
 import statistics
 import subprocess
@@ -22,11 +25,12 @@ import sys
 
 HOSTS = '\n'.join(f'[[host]]\nname = "h{i}"\nport = {7401 + i}\n' + ('roles = ["arbitrator"]\n' if i == 0 else "")
                   for i in range(5))
-#: targets are test losses, from early to late; hosts compute 1:1:2:4 but where cores are shared
+#: targets are test losses, from early to late; hosts compute 1:1:2:4 but where cores are shared. Between `stations`, the first of
+#: them some 30 steps off, what a batch is worth is compared with the noise scale.
 TASKS = {
     "lenet": {"training": 'model = "lenet"\ndataset = "fashion-mnist"\noptimizer = "sgd"\nlearning_rate = 0.05\n'
                           'momentum = 0.9\nrule = "adascale"\nepochs = 0.5\n',
-              "initial": 32, "lowest": 8, "targets": (0.80, 0.65, 0.55),
+              "initial": 32, "lowest": 8, "targets": (0.80, 0.65, 0.55), "stations": (1.90, 1.20, 0.80, 0.65, 0.55),
               "clock": ["--samples-per-second", "250,250,500,1000", "--fixed-seconds", "0.03"]},
     "transformer": {"training": 'model = "transformer"\nwidth = 0.25\nlayers = 2\nheads = 4\ncontext = 64\ndataset = "text"\n'
                                 'vocabulary = "bytes"\noptimizer = "adamw"\nlearning_rate = 0.003\nrule = "square-root"\n'
@@ -35,22 +39,42 @@ TASKS = {
                     "clock": ["--samples-per-second", "125,125,250,500", "--fixed-seconds", "0.03", "--evaluate-every-epochs", "0.04"]},
 }
 TASKS["lenet-256"] = {**TASKS["lenet"], "initial": 64}  # as clusters that do not say otherwise begin
+# Short trainings with a schedule that warms up, whose end comes by progress: plain DDP is static-32, of resnet-one-cycle-128 static-128.
+for schedule in ("one-cycle", "warm-up"):
+    TASKS[f"lenet-{schedule}"] = {**TASKS["lenet"], "initial": 8, "targets": (0.80, 0.60, 0.45),
+                                  "clock": [*TASKS["lenet"]["clock"], "--schedule", schedule, "--schedule-steps", "600"]}
+TASKS["resnet-one-cycle"] = {
+    "training": 'model = "resnet18"\nwidth = 0.125\ndataset = "fashion-mnist"\noptimizer = "sgd"\nlearning_rate = 0.05\n'
+                'momentum = 0.9\nweight_decay = 0.0001\nclip_norm = 5\nrule = "adascale"\nepochs = 1\n',
+    "initial": 8, "lowest": 8, "targets": (0.80, 0.65, 0.55),
+    "clock": [*TASKS["lenet"]["clock"], "--schedule", "one-cycle", "--schedule-steps", "375"]}
+TASKS["resnet-one-cycle-128"] = {
+    "training": TASKS["resnet-one-cycle"]["training"].replace("learning_rate = 0.05", "learning_rate = 0.1"),
+    "initial": 32, "lowest": 8, "targets": (0.80, 0.65, 0.55),
+    "clock": [*TASKS["lenet"]["clock"], "--schedule", "one-cycle", "--schedule-steps", "190"]}
+TASKS["small-transformer"] = {
+    "training": TASKS["transformer"]["training"].replace("width = 0.25\nlayers = 2\nheads = 4\ncontext = 64",
+                                                         "width = 0.125\nlayers = 1\nheads = 2\ncontext = 32")
+                .replace('rule = "square-root"', 'rule = "adascale"').replace("epochs = 2.0", "epochs = 0.8"),
+    "initial": 32, "lowest": 8, "targets": (1.8, 1.5, 1.35), "stations": (2.5, 1.8, 1.5, 1.35),
+    "clock": [*TASKS["lenet"]["clock"], "--evaluate-every-epochs", "0.025"]}
 STATIC = (16, 32, 64, 128, 256, 512)
 SPLIT = (48, 64, 96, 192)
+RULE = (32, 48, 64, 96, 192, 256, 384)
 POLICIES = ("lb-bsp", "goodput", "ppo")
 
 
 def batch_of(label):
     """Of all workers, in labels such as static-64; 0: the task's."""
     kind, _, batch = label.rpartition("-")
-    return int(batch) if kind in ("static", "split") else 0
+    return int(batch) if kind in ("static", "split", "rule") else 0
 
 
 def cluster_of(name, task, label, seed, arguments):
     initial = batch_of(label) // 4 or task["initial"]
     lowest = initial if label.startswith("static") else min(initial, task["lowest"])
     data = arguments.text if "text" in task["training"] else arguments.images
-    kind = {"static": "static", "split": "lb-bsp"}.get(label.split("-")[0], label)
+    kind = {"static": "static", "split": "lb-bsp", "rule": "lb-bsp"}.get(label.split("-")[0], label)
     shape = "[ppo]\ndiscount = 0.3\ngae_lambda = 0.9\nentropy_coefficient = 0.0005\n" if kind == "ppo" else ""
     return (f'[cluster]\nname = "{name}"\nseed = {seed}\n\n[training]\n{task["training"]}data_path = "{data}"\n\n'
             f'[batch]\ninitial = {initial}\nlowest = {lowest}\nhighest = 1024\n\n[arbitrator]\npolicy = "{kind}"\n'
@@ -65,6 +89,8 @@ def train(name, label, seed, arguments):
     cluster = rows.with_suffix(".toml")
     cluster.write_text(cluster_of(name, task, label, seed, arguments))
     command = [str(arguments.build / "benchmarks/time_to_accuracy"), "--cluster", str(cluster), *task["clock"]]
+    if label.startswith("rule"):
+        command += ["--base-batch", str(4 * task["initial"])]
     if label == "ppo":
         command += ["--policy-file", str(arguments.policy_file)]
     unfinished = rows.with_suffix(".part")
@@ -100,30 +126,56 @@ def critical_batch(samples):
     return (y - slope * x) / slope if slope > 0 else None
 
 
-def noise_scale(path, target):
-    """What policies went by when the target was reached."""
-    seconds = reached(path, target)[0]
+def noise_scale(path, first_step, last_step):
+    """What policies went by between two steps: the mean over the windows that ended there, or else that of the next window."""
     rows = [json.loads(line) for line in open(path, encoding="utf-8")]
-    return [row["noise_scale"] for row in rows if "noise_scale" in row and row["seconds"] <= seconds][-1]
+    seen = [(row["step"], row["noise_scale"]) for row in rows if row.get("step", 0) > first_step and "noise_scale" in row]
+    return statistics.mean([scale for step, scale in seen if step <= last_step] or [seen[0][1]])
+
+
+def rms(values):
+    return math.sqrt(statistics.mean(value ** 2 for value in values))
+
+
+def worth(task, batches, path_of, seeds):
+    """What batches are worth from station to station, and what the noise scale says of it: a line for each, and one of all."""
+    base, stations, all_errors = 4 * task["initial"], task.get("stations", task["targets"]), []
+    for before, target in zip((None, *stations), stations):
+        samples, scales = {}, []
+        for label, batch in [("lb-bsp", base), *((f"rule-{batch}", batch) for batch in batches)]:
+            ends = [reached(path_of(label, seed), target) for seed in seeds]
+            if None in ends:
+                continue
+            starts = [reached(path_of(label, seed), before) if before else (0, 0, 0) for seed in seeds]
+            samples[batch] = statistics.mean(end[1] - start[1] for start, end in zip(starts, ends))
+            if batch == base:
+                scales = [noise_scale(path_of(label, seed), start[2], end[2]) for seed, start, end in zip(seeds, starts, ends)]
+        if base not in samples or len(samples) < 3:
+            continue
+        critical, scale = critical_batch(samples), statistics.mean(scales)
+        errors = [math.log((scale + batch) / (scale + base) * samples[base] / used) for batch, used in samples.items() if batch != base]
+        all_errors += errors if before else []
+        yield (f"From {before or 'the start'} to {target}: critical batch {'-' if critical is None else round(critical)}, noise scale "
+               f"{round(scale)} by lb-bsp; rms of the logarithm of predicted over used samples {rms(errors):.2f}.")
+    if all_errors:
+        yield f"From {stations[0]} on: {rms(all_errors):.2f}."
 
 
 def page(tasks, seeds, out):
     lines = ["# Time to a test loss on a virtual clock", ""]
     for name in tasks:
         task = TASKS[name]
-        labels = [f"{kind}-{batch}" for kind, sizes in (("static", STATIC), ("split", SPLIT)) for batch in sizes] + list(POLICIES)
+        labels = [f"{kind}-{batch}" for kind, sizes in (("static", STATIC), ("split", SPLIT), ("rule", RULE)) for batch in sizes] + list(POLICIES)
         labels = [label for label in labels if all((out / f"{name}-{label}-{seed}.jsonl").exists() for seed in seeds)]
         columns = [f"s to {target} (steps)" for target in task["targets"]] + ["/ lb-bsp", "/ best static", "/ best split"]
         lines += [f"## {name}: B0 = {4 * task['initial']}, {len(seeds)} seeds, `{' '.join(task['clock'])}`", "",
                   "| | " + " | ".join(columns) + " |",
                   "|" + "---|" * (4 + len(task["targets"]))]
         times = {}
-        samples = {}
         for label in labels:
             found = [[reached(out / f"{name}-{label}-{seed}.jsonl", target) for seed in seeds] for target in task["targets"]]
             times[label] = [None if None in each else (statistics.mean(one[0] for one in each), statistics.mean(one[2] for one in each))
                             for each in found]
-            samples[label] = [None if None in each else statistics.mean(one[1] for one in each) for each in found]
 
         def over(label, rival):
             shares = [own[0] / best for own, best in zip(times[label], rival) if own and best]
@@ -135,12 +187,9 @@ def page(tasks, seeds, out):
             cells = [f"{each[0]:.1f} ({each[1]:.0f})" if each else "-" for each in times[label]]
             lines.append(f"| {label} | " + " | ".join(cells) + f" | {over(label, lb_bsp)} | {over(label, static)} | {over(label, split)} |")
         lines.append("")
-        for i, target in enumerate(task["targets"]):
-            used = {batch_of(label): each[i] for label, each in samples.items() if label.startswith("split") and each[i]}
-            critical = critical_batch(used) if len(used) > 2 else None
-            seen = [noise_scale(out / f"{name}-lb-bsp-{seed}.jsonl", target) for seed in seeds if lb_bsp[i]]
-            lines.append(f"Critical batch to {target}: {'-' if critical is None else round(critical)}; noise scale then, by lb-bsp: "
-                         f"{'-' if not seen else round(statistics.mean(seen))}.")
+        if "lb-bsp" in labels:
+            lines += worth(task, [batch_of(label) for label in labels if label.startswith("rule")],
+                           lambda label, seed: out / f"{name}-{label}-{seed}.jsonl", seeds)
         lines.append("")
     (out / "page.md").write_text("\n".join(lines))
     print("\n".join(lines))
@@ -161,7 +210,7 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     tasks, seeds = arguments.tasks.split(","), [int(seed) for seed in arguments.seeds.split(",")]
     labels = arguments.labels.split(",") if arguments.labels else [
-        *POLICIES, *(f"static-{batch}" for batch in STATIC), *(f"split-{batch}" for batch in SPLIT)]
+        *POLICIES, *(f"static-{batch}" for batch in STATIC), *(f"split-{batch}" for batch in SPLIT), *(f"rule-{batch}" for batch in RULE)]
     for seed in seeds:
         for name in tasks:
             for label in labels:
