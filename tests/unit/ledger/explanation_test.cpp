@@ -98,7 +98,7 @@ TEST(Explanation, CallsNothingTheBestThatIsWorseThanWhatWasDecided) {
   predicted.assigned = {.total = 128, .slowest_seconds = 0.02, .goodput = 900};
   predicted.planned = {.total = 120, .slowest_seconds = 0.01, .goodput = 1100};
   std::string error;
-  EXPECT_THAT(to_text(explain(rows, 1, "", error)), HasSubstr("; at best 1100 useful samples/s"));
+  EXPECT_THAT(to_text(explain(rows, 1, "", error)), HasSubstr("; at best 1,100 useful samples/s"));
   predicted.planned.goodput = 990;
   const auto text = to_text(explain(rows, 1, "", error));
   EXPECT_THAT(text, HasSubstr("; the plan knows of nothing better. Of a step"));
