@@ -5,7 +5,6 @@
 #include "session/core_sharing.hpp"
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 namespace dynamix::client {

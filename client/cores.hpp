@@ -19,11 +19,12 @@ machine_cores read_machine_cores(const std::string& root = "/sys/devices/system"
 /// The same of the CPUs `allowed`, rising.
 machine_cores describe_cores(const std::string& root, const std::vector<std::uint32_t>& allowed);
 
-/// "0-3,8" as numbers, rising and each once; those behind what is not a list are left out.
-std::vector<std::uint32_t> parse_cpu_list(const std::string& text);
 /// Those that the calling thread may use, rising.
 std::vector<std::uint32_t> allowed_cpus();
-/// The inverse of parse_cpu_list.
+
+/// "0-3,8" as numbers, rising and each once; those behind what is not a list are left out.
+std::vector<std::uint32_t> parse_cpu_list(const std::string& text);
+/// The inverse.
 std::string to_cpu_list(const std::vector<std::uint32_t>& cpus);
 
 /// The CPUs of each of `workers`, rising: neighbouring cores of one node, as many for each as its node allows, and

@@ -106,8 +106,8 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "Most workers of an open cluster, with those of the file; more are told to wait. 0 where it is not open.",
      closed(0, 4096)},
     {"cluster", "host_places_max", in<&cluster_file::host_places_max>,
-     "Most workers that one host may bring to an open cluster that this file does not name: it would otherwise be free "
-     "to take every place. The others of it are told to wait.",
+     "Most workers that one host which this file does not name may bring to an open cluster: it could otherwise take "
+     "every place. Its others are told to wait.",
      closed(1, 4096)},
     {"cluster",
      "secret_file",

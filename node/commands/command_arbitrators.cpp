@@ -90,13 +90,11 @@ std::string find_stranger(const json& state, const std::vector<std::string>& hos
 
 int arbitrators(const arbitrators_arguments& arguments, command_context& context) {
   const run_directory run(arguments.run);
-  if (const auto none = why_no_run(run); !none.empty())
+  cluster::cluster_file file;
+  if (const auto none = read_cluster_of(run, file); !none.empty())
     return refuse(context.err, none);
-  const auto parsed = cluster::read_cluster_file(run.cluster_file());
-  if (!parsed.errors.empty())
-    return refuse(context.err, run.path() + " is not a run directory: " + cluster::to_string(parsed.errors.front()));
   std::string problem;
-  auto state = ask(run, parsed.file, "list", problem);
+  auto state = ask(run, file, "list", problem);
   if (state.is_null())
     return refuse(context.err, problem);
   if (!arguments.hosts.empty()) {
@@ -105,7 +103,7 @@ int arbitrators(const arbitrators_arguments& arguments, command_context& context
     auto line = arguments.line;
     for (const auto& host : arguments.hosts)
       line += " " + host;
-    state = ask(run, parsed.file, line, problem);
+    state = ask(run, file, line, problem);
     if (state.is_null() || !state.value("done", false))
       return refuse(context.err, state.is_null() ? problem : state.value("reason", "the root refuses"));
   }

@@ -69,12 +69,8 @@ int serve(const dashboard_arguments& arguments, command_context& context) {
     return refuse(context.err,
                   "--run RUN shows a run, and --runs DIR lists those in a directory; one of them is needed");
   if (arguments.runs.empty()) {
-    if (const auto problem = why_no_run(run); !problem.empty())
+    if (const auto problem = read_cluster_of(run, file); !problem.empty())
       return refuse(context.err, problem);
-    auto parsed = cluster::read_cluster_file(run.cluster_file());
-    if (!parsed.errors.empty())
-      return refuse(context.err, run.path() + " is not a run directory: " + cluster::to_string(parsed.errors.front()));
-    file = std::move(parsed.file);
   } else if (std::error_code problem; !std::filesystem::is_directory(arguments.runs, problem)) {
     return refuse(context.err, "--runs " + arguments.runs + " is not a directory");
   } else if (std::filesystem::exists(run_directory(arguments.runs).cluster_file(), problem)) {

@@ -162,12 +162,10 @@ int top(const top_arguments& arguments, command_context& context) {
   auto source = from_page(arguments.url, token, arguments.authority);
   if (!arguments.run.empty()) {
     const run_directory run(arguments.run);
-    if (const auto none = why_no_run(run); !none.empty())
+    cluster::cluster_file file;
+    if (const auto none = read_cluster_of(run, file); !none.empty())
       return refuse(context.err, none);
-    const auto parsed = cluster::read_cluster_file(run.cluster_file());
-    if (!parsed.errors.empty())
-      return refuse(context.err, run.path() + " is not a run directory: " + cluster::to_string(parsed.errors.front()));
-    source = from_ledger(run, parsed.file);
+    source = from_ledger(run, file);
   }
   const auto style = output_style::detect();
   if (style.redraw && ::isatty(STDIN_FILENO) == 1)

@@ -39,6 +39,16 @@ std::string why_no_run(const run_directory& run) {
   return run.path() + " is not a run directory: it has no cluster.toml and no windows.jsonl";
 }
 
+std::string read_cluster_of(const run_directory& run, cluster::cluster_file& file) {
+  if (auto problem = why_no_run(run); !problem.empty())
+    return problem;
+  auto parsed = cluster::read_cluster_file(run.cluster_file());
+  if (!parsed.errors.empty())
+    return run.path() + " is not a run directory: " + cluster::to_string(parsed.errors.front());
+  file = std::move(parsed.file);
+  return "";
+}
+
 std::string default_run_path(const cluster::cluster_file& file) {
   return default_run_path(file.name + "-" + std::string(cluster::to_string(file.arbitrator.policy)));
 }

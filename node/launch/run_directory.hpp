@@ -60,6 +60,8 @@ private:
 
 /// Of a command that reads a run: why that is none. Empty: there is the cluster file or the ledger of one.
 std::string why_no_run(const run_directory& run);
+/// The same, and the run's cluster file.
+std::string read_cluster_of(const run_directory& run, cluster::cluster_file& file);
 
 /// runs/<cluster>-<policy>-<UTC yyyymmdd-hhmmss>
 std::string default_run_path(const cluster::cluster_file& file);

@@ -31,15 +31,10 @@ std::optional<worker_file> read_worker_file(const std::string& path) {
 }
 
 run_records read_run(const run_directory& run, std::string& error) {
-  if (error = why_no_run(run); !error.empty())
+  cluster::cluster_file file;
+  if (error = read_cluster_of(run, file); !error.empty())
     return run_records();
-  auto parsed = cluster::read_cluster_file(run.cluster_file());
-  if (!parsed.errors.empty()) {
-    error = run.path() + " is not a run directory: " + cluster::to_string(parsed.errors.front());
-    return run_records();
-  }
-  error.clear();
-  run_records records(std::move(parsed.file));
+  run_records records(std::move(file));
   std::map<std::uint64_t, messages::evaluation_report> evaluations; // by step
   ledger::line_reader ledger(run.ledger());                         // there is none before the arbitrator's first line
   const auto tell_of_damage = [&] {

@@ -113,7 +113,7 @@ class Host:
 
     def left(self) -> float:
         """Of the machine and of its control groups alone: what trials have freed is there again, which its own addresses do not tell."""
-        return max(0.0, min(_of_file("/proc/meminfo", "MemAvailable"), *_of_groups(), math.inf))
+        return max(0.0, min([_of_file("/proc/meminfo", "MemAvailable"), *_of_groups()]))
 
     def begin(self) -> None:
         """A trial begins."""

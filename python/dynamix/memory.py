@@ -19,6 +19,7 @@ from .largest import memory_of, search, trim, unchanged, unsynced
 from .step import Step
 
 _log = logging.getLogger("dynamix")
+_PASSES = 2  # of a trial: the second one, as each step of the training, meets memory as the one before has left it
 
 Loss = Callable[..., torch.Tensor]
 Weight = Callable[..., float]
@@ -31,9 +32,6 @@ def is_out_of_memory(problem: BaseException) -> bool:
         "out of memory" in text or "DefaultCPUAllocator" in text and "allocate" in text or
         # oneDNN's, of its scratch memory; of a "primitive descriptor" it says that it knows no such operation.
         "could not create a primitive" in text and "primitive descriptor" not in text)
-
-
-_PASSES = 2  # of a trial: the second one, as each step of the training, meets memory as the one before has left it
 
 
 class Guard:

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pathlib
 import resource
+import sys
 import unittest
 
 import ranks
@@ -15,6 +16,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 import dynamix
 from dynamix import largest, memory
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
+import memory_finder
 
 COUNT = 96
 NUMBERS_A_SAMPLE = 64 * 2**12  # that each operation makes of a sample: 1 MiB
@@ -277,35 +281,18 @@ class Largest(unittest.TestCase):
         self.assertEqual(largest.choose(trials, 4, 32, 100.0, False)[:2], (0, True))
 
 
-@contextlib.contextmanager
-def limited_group(megabytes):
-    """A control group of either version, or None where this process may not make one that limits memory."""
-    first = pathlib.Path("/sys/fs/cgroup/memory")
-    root, limit = (first, "memory.limit_in_bytes") if first.is_dir() else (first.parent, "memory.max")
-    group = root / f"dynamix-test-{os.getpid()}"
-    try:
-        group.mkdir()
-        (group / limit).write_text(str(megabytes * 2**20), encoding="ascii")
-        made = group
-    except OSError:
-        made = None
-    try:
-        yield made
-    finally:
-        if group.exists():
-            group.rmdir()
-
-
 def left_in(group):
-    (group / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
+    memory_finder.enter(group)
     os._exit(0 if 0 < largest.Host().left() <= 64 * 2**20 else 1)
 
 
 class Groups(unittest.TestCase):
     def test_limit_what_a_process_can_still_get(self):
-        with limited_group(64) as group:
-            if group is None:
-                self.skipTest("no control group can be made that limits memory")
+        with contextlib.ExitStack() as stack:
+            try:
+                group = stack.enter_context(memory_finder.limited_group(64))
+            except OSError as problem:
+                self.skipTest(f"no control group can be made that limits memory: {problem}")
             process = multiprocessing.get_context("fork").Process(target=left_in, args=(group,))
             process.start()
             process.join()
