@@ -75,8 +75,10 @@ fitted_line fit_line(const Points& points) {
 
 void progress::add(const ledger::row& row) {
   if (const auto* start = std::get_if<ledger::start>(&row.entry)) {
+    const double counted = start->dataset_samples == 0 ? samples_done_ : 0;
     *this = {}; // a resumed run steps back to its checkpoint
     start_ = *start;
+    samples_done_ = counted; // by the leader before, where only its windows tell them
   } else if (const auto* window = std::get_if<ledger::window>(&row.entry)) {
     add_window(*window);
   } else if (std::holds_alternative<ledger::generation>(row.entry)) {
@@ -141,6 +143,7 @@ std::string progress::waiting() const {
 void progress::add_window(const ledger::window& window) {
   double correct = 0;
   double samples = 0;
+  double elapsed = 0; // of who has trained longest: members that have come later count from their own start
   batches_.clear();
   for (const auto& worker : window.workers) {
     const auto& report = worker.report;
@@ -149,7 +152,7 @@ void progress::add_window(const ledger::window& window) {
       continue;
     correct += report.training.accuracy * static_cast<double>(report.training.samples);
     samples += static_cast<double>(report.training.samples);
-    elapsed_seconds_ = report.elapsed_seconds;
+    elapsed = std::max(elapsed, report.elapsed_seconds);
     epoch_ = report.epoch;
     if (start_.dataset_samples > 0)
       samples_done_ = static_cast<double>(report.epoch) * static_cast<double>(start_.dataset_samples) +
@@ -161,6 +164,9 @@ void progress::add_window(const ledger::window& window) {
   if (samples == 0)
     return;
   batch_accuracy_ = correct / samples;
+  elapsed_seconds_ = elapsed;
+  if (!recent_.empty() && elapsed < recent_.back().seconds)
+    recent_.clear(); // who had trained longest is gone
   recent_.push_back({elapsed_seconds_, samples_done_});
   if (recent_.size() > progress_windows)
     recent_.pop_front();

@@ -208,6 +208,39 @@ TEST(Progress, MeasuresAResumedRunFromItsResume) {
   EXPECT_DOUBLE_EQ(after(rows).samples_per_second(), 1000);
 }
 
+/// A window of two workers of a script, which have made `samples` each, and trained for so many seconds.
+ledger::row script_window(std::uint64_t number, double first_seconds, double second_seconds, std::uint64_t samples) {
+  ledger::window row{.key = {1, number}, .generation = 1};
+  row.workers = {worker(report(0, number, 64), {}, 64), worker(report(1, number, 64), {}, 64)};
+  row.workers[0].report.elapsed_seconds = first_seconds;
+  row.workers[1].report.elapsed_seconds = second_seconds;
+  for (auto& each : row.workers)
+    each.report.training.samples = samples;
+  return {1, row};
+}
+
+TEST(Progress, MeasuresSpeedWhereMembersComeAndGo) {
+  auto start = start_row();
+  start.dataset_samples = 0;
+  std::vector<ledger::row> rows = {{0, start}, script_window(1, 10, 10, 100), script_window(2, 12, 12, 100)};
+  EXPECT_DOUBLE_EQ(after(rows).samples_per_second(), 100);
+  rows.push_back(script_window(3, 14, 1, 100)); // the second one has come again
+  rows.push_back(script_window(4, 16, 3, 100));
+  EXPECT_DOUBLE_EQ(after(rows).samples_per_second(), 100);
+  rows.push_back(script_window(5, 1, 5, 100)); // and then the first one, so nobody has trained for 16 s
+  rows.push_back(script_window(6, 3, 7, 100));
+  EXPECT_DOUBLE_EQ(after(rows).samples_per_second(), 100);
+  EXPECT_DOUBLE_EQ(after(rows).samples_done(), 1200);
+}
+
+TEST(Progress, CountsTheSamplesOfAScriptAcrossLeaders) {
+  auto start = start_row();
+  start.dataset_samples = 0;
+  const std::vector<ledger::row> rows = {
+      {0, start}, script_window(1, 10, 10, 100), {0, start}, script_window(2, 12, 12, 100)};
+  EXPECT_DOUBLE_EQ(after(rows).samples_done(), 400);
+}
+
 TEST(Progress, DoesNotLetStaleReportsMoveIt) {
   auto rows = sample_rows();
   auto late = std::get<ledger::window>(rows.back().entry);
