@@ -65,7 +65,7 @@ soak: node ## break clusters for hours: LEADER_KILLS=300 of leaders, 1,200 of wo
 	@$(NODE) faults --plan deployments/faults/random-soak.toml
 
 bench: ## measure against the rivals
-	@tools/setup tools/packages-debian.txt tools/packages-bench.txt
+	@tools/setup
 	@cmake --preset bench -Wno-dev >/dev/null
 	@cmake --build --preset bench -j $(JOBS)
 	@benchmarks/run build/bench

@@ -1,5 +1,4 @@
-"""Decision latency against the number of workers: `dynamix-node swarm`, central and as a tree, and a flat gRPC star
-that the same conductor leads (peer_grpc/), one after the other in each round."""
+"""Decision latency against the number of workers: `dynamix-node swarm`, central and as a tree, in turns."""
 import json
 import os
 import statistics
@@ -15,12 +14,10 @@ POLICY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "deploym
 
 
 def forms_of(build):
-    """What is compared: name -> command line without its size. The star talks in the clear, and so do the others."""
+    """What is compared, in the clear: name -> command line without its size."""
     node = [os.path.join(build, "node", "dynamix-node"), "swarm", "--insecure"]
-    star = [os.path.join(build, "benchmarks", "peer_grpc", "peer_grpc"), "swarm"]
     return {"central": node + ["--topology", "central"],
-            "tree": node + ["--topology", "tree", "--fanout", str(FANOUT)],
-            "star": star}
+            "tree": node + ["--topology", "tree", "--fanout", str(FANOUT)]}
 
 
 def measure(command, workers, windows=WINDOWS, interval_ms=INTERVAL_MS, more=()):
@@ -68,16 +65,15 @@ def print_ratios(results):
     much longer as its CPU for a window has grown."""
     most = WORKERS[-1]
     for workers in WORKERS:
-        print(f"swarm_latency_{workers} tree against star, p99: {p99(results, 'tree', workers):.2f} against "
-              f"{p99(results, 'star', workers):.2f} ms, ratio {p99(results, 'tree', workers) / p99(results, 'star', workers):.3f}; "
-              f"central against star: {p99(results, 'central', workers) / p99(results, 'star', workers):.3f}")
+        print(f"swarm_latency_{workers} tree against central, p99: {p99(results, 'tree', workers):.2f} against "
+              f"{p99(results, 'central', workers):.2f} ms, ratio {p99(results, 'tree', workers) / p99(results, 'central', workers):.3f}")
     alone = p99(results, "tree", FANOUT)
     service = {n: statistics.median(map(shard_service_ms, results["tree", n])) for n in (FANOUT, most)}
     modelled = alone + max(0, service[most] - service[FANOUT])
     print(f"swarm_latency as measured: tree p99 at {most} / at {FANOUT} = {p99(results, 'tree', most) / alone:.2f}")
     print(f"swarm_latency modelled with a core a shard: {alone:.2f} ms + ({service[most]:.2f} - {service[FANOUT]:.2f}) ms "
           f"of a shard's CPU a window = {modelled:.2f} ms, {modelled / alone:.2f} times that at {FANOUT}")
-    print(f"swarm_latency ratio {p99(results, 'tree', most) / p99(results, 'star', most):.3f}", flush=True)
+    print(f"swarm_latency ratio {p99(results, 'tree', most) / p99(results, 'central', most):.3f}", flush=True)
 
 
 def run(build, rounds):

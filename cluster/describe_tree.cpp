@@ -12,8 +12,8 @@
 namespace dynamix::cluster {
 namespace {
 
-// Measured on 2 cores that arbitrator and workers share (benchmarks/results, `make bench`: decision_latency, 4 and 32
-// workers; "Tree of arbitrators" for the last).
+// Measured with 4 and 32 workers on 2 cores that they share with the arbitrator (benchmarks/results/2026-11-22-speed.md;
+// 2026-11-22-scale.md, "Tree of arbitrators", for the last).
 constexpr double exchange_seconds = 0.00043;        ///< report there, decision back
 constexpr double worker_seconds = 0.000065;         ///< and a worker's part in gathering and deciding
 constexpr double joined_worker_seconds = 0.0000085; ///< a worker in the root's account of a window

@@ -62,7 +62,7 @@ std::optional<process_usage> usage_of(pid_t id, const std::string& proc) {
 }
 
 bool is_listening(std::uint16_t port, const std::string& proc) {
-  for (const auto* table : {"/net/tcp", "/net/tcp6"}) { // gRPC listens on mapped addresses
+  for (const auto* table : {"/net/tcp", "/net/tcp6"}) {
     std::ifstream sockets(proc + table);
     std::string line;
     std::getline(sockets, line);

@@ -1,7 +1,6 @@
 #pragma once
 
-/// How the workers of one part reach whoever decides: by actors (actors/swarm/swarm_transport.hpp), or as a rival does
-/// (benchmarks/peer_grpc).
+/// How the workers of one part reach whoever decides: by actors (actors/swarm/swarm_transport.hpp).
 
 #include "messages/types.hpp"
 #include "swarm/messages.hpp"
