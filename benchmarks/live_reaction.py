@@ -27,7 +27,6 @@ import os
 import pathlib
 import random
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -35,6 +34,9 @@ import tempfile
 import tomllib
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+
+sys.dont_write_bytecode = True
+from free_ports import free_ports
 
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
 RIVALS = ("lb-bsp", "omnilearn", "goodput")
@@ -62,16 +64,6 @@ class Step:
 
 Hosts = List[Dict[str, Any]]
 Steps = Dict[int, Dict[str, Step]]  # by number, then host
-
-
-def free_ports(count: int) -> List[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def check_host(path: pathlib.Path, host: Dict[str, Any]) -> None:

@@ -17,13 +17,15 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from typing import Dict, List, Tuple
+
+sys.dont_write_bytecode = True
+from free_ports import free_ports
 
 STAYING = ("hub", "w0", "w1")
 SAMPLE_SECONDS = 5.0
@@ -64,14 +66,6 @@ port = {w1}
 """
 
 Samples = Dict[str, List[Tuple[float, float]]]
-
-
-def free_ports(count: int) -> List[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def memory_mb(process: int) -> float:
