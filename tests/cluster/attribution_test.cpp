@@ -139,7 +139,7 @@ protected:
   }
 
   faults::namespaces network_;
-  const node::testing::temporary_directory directory_;
+  const temporary_directory directory_;
   const node::run_directory run_{directory_.path() + "/run"};
   std::map<std::string, node::child_process> processes_;
 };

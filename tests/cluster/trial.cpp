@@ -92,7 +92,7 @@ std::map<std::string, std::string> files_below(const std::string& directory) {
 }
 
 const std::string& small_dataset() {
-  static const node::testing::temporary_directory directory;
+  static const temporary_directory directory;
   static const bool written = [] {
     write_split(directory.path(), trainer::dataset_split::train, small_training_images);
     write_split(directory.path(), trainer::dataset_split::test, small_test_images);

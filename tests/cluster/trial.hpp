@@ -5,6 +5,7 @@
 #include "ledger/file.hpp"
 #include "node/launch/child_process.hpp"
 #include "node/launch/run_directory.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>
@@ -125,7 +126,7 @@ protected:
   /// Training came to its end with every sample dealt once an epoch, and all who ended it have the same parameters.
   void expect_whole_training(const std::vector<std::string>& workers, std::uint64_t samples) const;
 
-  const node::testing::temporary_directory directory_;
+  const temporary_directory directory_;
 
 private:
   std::vector<std::uint16_t> ports_;

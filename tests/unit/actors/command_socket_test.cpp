@@ -1,6 +1,7 @@
 // The socket through which a person's commands reach an arbitrator.
 
 #include "actors/host/command_socket.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +25,8 @@ protected:
     socket = command_socket::open(
         path, [](const std::string& line) { return "said " + line; }, problem);
   }
-  std::string run = ::testing::TempDir() + "/" + std::string(120, 'r') + std::to_string(::getpid());
+  const temporary_directory directory;
+  std::string run = directory.file(std::string(120, 'r'));
   std::string path = command_socket_of(run, "hub");
   std::string problem;
   std::unique_ptr<command_socket> socket;

@@ -1,12 +1,11 @@
 #include "actors/arbitrator/decision_journal.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/replication/journal_examples.hpp"
 #include "tests/wait_until.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <thread>
 
@@ -19,28 +18,23 @@ constexpr std::uint64_t client = 7;
 class DecisionJournalTest : public testing::Test {
 protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "decision-journal-XXXXXX";
-    root_ = ::mkdtemp(pattern.data());
     ASSERT_EQ(voter_->start({.id = 1,
                              .voters = {{1, "127.0.0.1:1"}},
                              .listen = "127.0.0.1:0",
-                             .directory = root_,
+                             .directory = root_.path(),
                              .secret = std::vector<std::uint8_t>(32, 1)}),
               "");
     ASSERT_TRUE(wait_until([&] { return voter_->now().now == replication::role::leader; }));
     keep(replication::begin_term({1, 1}, 1).content);
     keep(replication::form_generation({1, 1}, 1, 1).content);
   }
-  void TearDown() override {
-    voter_->stop();
-    std::filesystem::remove_all(root_);
-  }
+  void TearDown() override { voter_->stop(); }
   void keep(journal_content content) {
     ++called_;
     journal_->keep(1, std::move(content), [this](bool kept) { ++(kept ? kept_ : dropped_); });
   }
 
-  std::string root_;
+  const temporary_directory root_;
   std::shared_ptr<replication::replica> voter_ = std::make_shared<replication::replica>();
   std::shared_ptr<replicated_journal> journal_ = std::make_shared<replicated_journal>(voter_, client);
   std::atomic<int> called_ = 0;

@@ -1,6 +1,7 @@
 // Where the only arbitrator's host keeps its layout.
 
 #include "actors/host/layout_file.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +12,8 @@ namespace dynamix::actors {
 namespace {
 
 TEST(LayoutFile, ReadsWhatItHasWrittenAndNothingElse) {
-  const auto path = ::testing::TempDir() + "/shards.json";
-  std::filesystem::remove(path);
+  const temporary_directory directory;
+  const auto path = directory.file("shards.json");
   EXPECT_EQ(read_layout(path), shard_layout{});
   const shard_layout layout{.cluster_digest = ~0ULL, .serving = {1, 3}, .homes = {1, 3, 0}};
   EXPECT_EQ(write_layout(path, layout), "");

@@ -1,8 +1,8 @@
 #include "actors/network/worker_names.hpp"
 #include "cluster/places.hpp"
 #include "storage/atomic_file.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/actors/small_membership.hpp"
-#include "tests/unit/trainer/temporary_directory.hpp"
 
 #include <gmock/gmock.h>
 #include <spdlog/fmt/fmt.h>
@@ -209,7 +209,7 @@ TEST_F(OpenMembership, TellsOfNobodyWhereNobodyHasBeen) {
 }
 
 TEST(WorkerNames, AreFoundAgainByAnArbitratorThatBeginsAnew) {
-  const trainer::temporary_directory directory;
+  const temporary_directory directory;
   const auto path = directory.path() + "/places";
   const auto file = open_file(0);
   worker_names names(file, path);
@@ -225,7 +225,7 @@ TEST(WorkerNames, AreFoundAgainByAnArbitratorThatBeginsAnew) {
 }
 
 TEST(WorkerNames, OfAnotherClusterFileOrOutOfItsPlacesAreNotTaken) {
-  const trainer::temporary_directory directory;
+  const temporary_directory directory;
   const auto path = directory.path() + "/places";
   auto other = testing::three_workers();
   other.seed = 2;

@@ -1,5 +1,5 @@
 #include "client/cores.hpp"
-#include "tests/unit/trainer/temporary_directory.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gtest/gtest.h>
 
@@ -108,7 +108,7 @@ protected:
     std::filesystem::create_directories(directory_.file(below));
     directory_.write(below + "/" + name, contents + "\n");
   }
-  const trainer::temporary_directory directory_;
+  const temporary_directory directory_;
 };
 
 TEST_F(DescribedCores, HaveNodesAndThreads) {

@@ -2,6 +2,7 @@
 // socket.
 
 #include "client/dynamix.h"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/client/scripted_agent.hpp"
 
 #include <gmock/gmock.h>
@@ -201,7 +202,7 @@ protected:
         .key = {.term = 1, .window = window}, .generation = 1, .rank = i, .batch = batch, .first_step = first_step});
   }
 
-  socket_directory directory_;
+  temporary_directory directory_;
   messages::balancing balances_ = messages::balancing::off;
   std::vector<std::unique_ptr<scripted_agent>> agents_;
   std::unique_ptr<training> training_;
@@ -455,7 +456,7 @@ TEST(Library, ExportsTheFunctionsOfItsHeaderAndNothingElse) {
 }
 
 TEST(Agent, IsReachedThroughAPathThatIsTooLongForAnAddress) {
-  const socket_directory directory;
+  const temporary_directory directory;
   const auto deep = directory.path() + "/" + std::string(120, 'd');
   std::filesystem::create_directories(deep);
   scripted_agent agent(deep + "/0.sock");
@@ -466,7 +467,7 @@ TEST(Agent, IsReachedThroughAPathThatIsTooLongForAnAddress) {
 }
 
 TEST(Agent, RefusesWithAReasonAndAdvice) {
-  const socket_directory directory;
+  const temporary_directory directory;
   const auto path = directory.path() + "/0.sock";
   EXPECT_THAT(open_run(path).error, HasSubstr("is it running"));
   scripted_agent agent(path);
@@ -488,7 +489,7 @@ TEST(Agent, RefusesWithAReasonAndAdvice) {
 }
 
 TEST(Agent, SaysThatTrainingBeginsSmallWhereTheLearningRateIsRightThere) {
-  const socket_directory directory;
+  const temporary_directory directory;
   const auto path = directory.path() + "/0.sock";
   for (const auto rule : {DYNAMIX_RULE_LINEAR, DYNAMIX_RULE_SQUARE_ROOT, DYNAMIX_RULE_ADASCALE}) {
     scripted_agent agent(path);
@@ -513,7 +514,7 @@ TEST(Agent, SaysThatTrainingBeginsSmallWhereTheLearningRateIsRightThere) {
 }
 
 TEST(Agent, IsNamedByTheEnvironment) {
-  const socket_directory directory;
+  const temporary_directory directory;
   char path[256];
   unsetenv("DYNAMIX_AGENT");
   EXPECT_EQ(dynamix_agent_path(1, path, sizeof path), 0U);

@@ -1,6 +1,7 @@
 // One training by the built-in trainer, by the C++ SDK and by the Python package: the same samples, the same decisions
 // in force in the same steps, the same parameters.
 
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/client/scripted_agent.hpp"
 #include "tests/unit/trainer/tiny_training.hpp"
 
@@ -81,7 +82,7 @@ public:
   }
 
 private:
-  client::socket_directory directory_;
+  temporary_directory directory_;
 };
 
 /// Decides by `batches_by_window`.

@@ -19,22 +19,6 @@
 
 namespace dynamix::client {
 
-/// A directory of its own, gone at the end.
-class socket_directory {
-public:
-  socket_directory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "dynamix-client-XXXXXX").string();
-    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
-    path_ = pattern;
-  }
-  socket_directory(const socket_directory&) = delete;
-  ~socket_directory() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
-private:
-  std::string path_;
-};
-
 /// The agent's side of the socket, which does what a test says and nothing by itself.
 class scripted_agent {
 public:

@@ -1,4 +1,5 @@
 #include "cluster/cluster_file.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -451,10 +452,8 @@ TEST(ClusterRead, SaysWhatIsWrongWithAnUnreadableFile) {
   ASSERT_EQ(directory.errors.size(), 1U);
   EXPECT_NE(directory.errors[0].message.find("cannot be read"), std::string::npos);
 
-  const auto path = std::filesystem::temp_directory_path() / ("dynamix-large-" + std::to_string(getpid()) + ".toml");
-  std::ofstream(path) << std::string((8U << 20) + 1, '#');
-  const auto large = read_cluster_file(path);
-  std::filesystem::remove(path);
+  const temporary_directory folder;
+  const auto large = read_cluster_file(folder.write("large.toml", std::string((8U << 20) + 1, '#')));
   ASSERT_EQ(large.errors.size(), 1U);
   EXPECT_NE(large.errors[0].message.find("larger than 8 MiB"), std::string::npos);
 }

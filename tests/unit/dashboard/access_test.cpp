@@ -1,6 +1,6 @@
 #include "dashboard/access.hpp"
 #include "storage/atomic_file.hpp"
-#include "tests/unit/node/sample_run.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(Access, OnlyLoopbackNamesReachALoopbackListener) {
 }
 
 TEST(Access, ATokenIsOneLongLine) {
-  const node::testing::temporary_directory directory;
+  const temporary_directory directory;
   const auto said = [&](const std::string& contents) {
     const auto path = directory.path() + "/token";
     EXPECT_EQ(
@@ -53,7 +53,7 @@ TEST(Access, ATokenIsOneLongLine) {
 }
 
 TEST(Access, ATokenThatOthersMayReadIsRefused) {
-  const node::testing::temporary_directory directory;
+  const temporary_directory directory;
   const auto path = directory.path() + "/token";
   ASSERT_EQ(storage::write_file_atomically(path, token), "");
   std::string read;

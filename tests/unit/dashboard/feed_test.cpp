@@ -2,6 +2,7 @@
 #include "ledger/codec.hpp"
 #include "ledger/file.hpp"
 #include "ledger/segments.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/ledger/rows.hpp"
 #include "tests/unit/node/sample_run.hpp"
 #include "tests/wait_until.hpp"
@@ -36,7 +37,7 @@ protected:
   }
   static json data_of(const feed::frame& frame) { return json::parse(frame->substr(frame->find("data: ") + 6)); }
 
-  const node::testing::temporary_directory directory_;
+  const temporary_directory directory_;
   const feed_limits quick_{.look_interval = milliseconds(5)};
 };
 

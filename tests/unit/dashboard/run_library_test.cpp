@@ -2,6 +2,7 @@
 #include "dashboard/server.hpp"
 #include "ledger/codec.hpp"
 #include "links/free_port.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/ledger/rows.hpp"
 #include "tests/unit/node/sample_run.hpp"
 #include "tests/wait_until.hpp"
@@ -77,7 +78,7 @@ protected:
     return list(of);
   }
 
-  const node::testing::temporary_directory directory_;
+  const temporary_directory directory_;
   const library_limits quick_{.look_interval = milliseconds(5)};
 };
 

@@ -5,6 +5,7 @@
 #include "links/certificate.hpp"
 #include "links/free_port.hpp"
 #include "links/private_file.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/dashboard/silent_client.hpp"
 #include "tests/unit/ledger/rows.hpp"
 #include "tests/unit/node/sample_run.hpp"
@@ -146,7 +147,7 @@ protected:
     return text;
   }
 
-  const node::testing::temporary_directory directory_;
+  const temporary_directory directory_;
   const std::uint16_t port_ = links::take_free_port();
   std::shared_ptr<feed> from_;
   std::unique_ptr<server> server_;

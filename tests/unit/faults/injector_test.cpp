@@ -3,6 +3,7 @@
 #include "faults/injector.hpp"
 #include "faults/process_facts.hpp"
 #include "storage/atomic_file.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/faults/small_cluster.hpp"
 
 #include <gmock/gmock.h>
@@ -25,14 +26,6 @@ using ::testing::HasSubstr;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-std::string make_run_directory() {
-  std::string path = (std::filesystem::temp_directory_path() / "dynamix-XXXXXX").string();
-  EXPECT_NE(::mkdtemp(path.data()), nullptr);
-  for (const char* below : {"/workers", "/checkpoints"})
-    std::filesystem::create_directories(path + below);
-  return path;
 }
 
 /// Shell scripts in the place of hosts.
@@ -77,9 +70,9 @@ private:
 
 class AnInjector : public ::testing::Test {
 protected:
-  ~AnInjector() override {
-    std::error_code still_written_to; // by a script that is about to end
-    std::filesystem::remove_all(run_, still_written_to);
+  AnInjector() {
+    for (const char* below : {"/workers", "/checkpoints"})
+      std::filesystem::create_directories(run_ + below);
   }
 
   planned_fault fault(fault_kind kind, const std::string& host, double duration = 0) {
@@ -115,7 +108,8 @@ protected:
   void write(const std::string& path) { ASSERT_EQ(storage::write_file_atomically(run_ + path, std::string("x")), ""); }
 
   cluster::cluster_file file_ = testing::small_cluster();
-  std::string run_ = make_run_directory();
+  const temporary_directory directory_;
+  const std::string& run_ = directory_.path();
   scripts hosts_;
   proxy proxy_;
   injector injector_{file_, hosts_, proxy_, {{"w0", "hub"}, {"w1", "hub"}}, run_};

@@ -1,5 +1,6 @@
 #include "ledger/codec.hpp"
 #include "ledger/file.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/messages/filled.hpp"
 
 #include <gtest/gtest.h>
@@ -128,8 +129,8 @@ TEST(Ledger, WhatIsNotANumberStaysOne) {
 }
 
 TEST(Ledger, AFileIsReadBackAndAppendedTo) {
-  const auto path = std::filesystem::temp_directory_path() / ("ledger-" + std::to_string(::getpid()) + ".jsonl");
-  std::filesystem::remove(path);
+  const temporary_directory directory;
+  const auto path = directory.file("windows.jsonl");
   std::string error;
   for (int open = 0; open < 2; ++open) {
     auto file = open_file(path, error);

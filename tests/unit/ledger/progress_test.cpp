@@ -1,6 +1,7 @@
 #include "ledger/codec.hpp"
 #include "ledger/file.hpp"
 #include "ledger/progress.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>

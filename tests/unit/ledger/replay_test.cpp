@@ -3,6 +3,7 @@
 #include "ledger/replay.hpp"
 #include "node/launch/run_directory.hpp"
 #include "policy/parameter_archive.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/command_answer.hpp"
 #include "tests/unit/node/sample_run.hpp"
 

@@ -3,7 +3,7 @@
 #include "ledger/line_reader.hpp"
 #include "ledger/segments.hpp"
 #include "storage/atomic_file.hpp"
-#include "tests/unit/node/sample_run.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ protected:
     return found;
   }
 
-  const node::testing::temporary_directory directory_;
+  const temporary_directory directory_;
 };
 
 TEST_F(Segments, AreFilesAndNeitherPipesNorLinks) {

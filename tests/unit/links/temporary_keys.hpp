@@ -5,29 +5,21 @@
 #include "links/identity.hpp"
 #include "links/key_directory.hpp"
 #include "links/private_file.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gtest/gtest.h>
 
 #include <ctime>
-#include <filesystem>
 #include <string>
-#include <unistd.h>
 
 namespace dynamix::links::testing {
 
 class temporary_keys {
 public:
-  temporary_keys() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "dynamix-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  temporary_keys(const temporary_keys&) = delete;
-  temporary_keys& operator=(const temporary_keys&) = delete;
-  ~temporary_keys() { std::filesystem::remove_all(path_); }
-  std::string path(const std::string& below = "keys") const { return path_ + "/" + below; }
+  std::string path(const std::string& below = "keys") const { return directory_.file(below); }
 
 private:
-  std::string path_;
+  temporary_directory directory_;
 };
 
 inline key_request request_of(std::vector<std::string> hosts, std::int64_t now_seconds = std::time(nullptr)) {

@@ -2,7 +2,7 @@
 #include "node/launch/launcher.hpp"
 #include "node/launch/stop_signals.hpp"
 #include "storage/atomic_file.hpp"
-#include "tests/unit/node/sample_run.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,6 +4,7 @@
 #include "node/launch/run_directory.hpp"
 #include "storage/atomic_file.hpp"
 #include "telemetry/privileges.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/command_answer.hpp"
 #include "tests/unit/node/sample_run.hpp"
 

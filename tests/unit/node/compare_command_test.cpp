@@ -1,4 +1,5 @@
 #include "storage/atomic_file.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/command_answer.hpp"
 #include "tests/unit/node/sample_run.hpp"
 

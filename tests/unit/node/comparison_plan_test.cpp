@@ -1,6 +1,7 @@
 #include "node/experiments/comparison_plan.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/tensor_file.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 #include "node/experiments/fault_scripts.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/sample_run.hpp"
 #include "tests/wait_until.hpp"
 
@@ -60,7 +61,7 @@ protected:
     return {std::istreambuf_iterator<char>(log), {}};
   }
 
-  testing::temporary_directory directory_;
+  temporary_directory directory_;
   cluster::cluster_file file_ = testing::pair_file();
   faults::fault_plan plan_;
   run_directory run_{directory_.path() + "/run"};

@@ -3,6 +3,7 @@
 #include "links/free_port.hpp"
 #include "node/launch/host_display.hpp"
 #include "node/launch/local_run.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/sample_run.hpp"
 #include "tests/wait_until.hpp"
 

@@ -1,4 +1,5 @@
 #include "node/launch/host_processes.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/sample_run.hpp"
 #include "tests/wait_until.hpp"
 
@@ -9,7 +10,7 @@ namespace {
 
 /// A launcher that looked at a worker's end before it was told of it took the run for over.
 TEST(HostProcesses, CountsWhoHasEndedUntilItIsReaped) {
-  testing::temporary_directory directory;
+  temporary_directory directory;
   auto hosts = testing::pair_file().hosts;
   for (auto& host : hosts)
     host.roles = {cluster::role::worker};

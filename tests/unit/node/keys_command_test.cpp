@@ -7,6 +7,7 @@
 #include "links/private_file.hpp"
 #include "node/launch/shipped_files.hpp"
 #include "storage/atomic_file.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/links/link_pair.hpp"
 #include "tests/unit/node/command_answer.hpp"
 #include "tests/unit/node/sample_run.hpp"

@@ -4,6 +4,7 @@
 #include "ledger/codec.hpp"
 #include "node/launch/launcher.hpp"
 #include "storage/atomic_file.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 #include "node/reports/commit.hpp"
 #include "node/training/loaded_trainer.hpp"
 #include "storage/atomic_file.hpp"
-#include "tests/unit/node/sample_run.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

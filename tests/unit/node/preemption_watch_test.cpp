@@ -1,6 +1,6 @@
 #include "node/launch/preemption_watch.hpp"
 #include "storage/atomic_file.hpp"
-#include "tests/unit/node/sample_run.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ protected:
     give();
     return told.get_future().get();
   }
-  const testing::temporary_directory directory;
+  const temporary_directory directory;
 };
 
 TEST_F(PreemptionWatch, TellsOfAFileOnceItIsThere) {

@@ -1,8 +1,8 @@
 #include "node/launch/prune.hpp"
 #include "node/launch/run_directory.hpp"
 #include "storage/atomic_file.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/command_answer.hpp"
-#include "tests/unit/node/sample_run.hpp"
 #include "trainer/checkpoint.hpp"
 
 #include <gmock/gmock.h>

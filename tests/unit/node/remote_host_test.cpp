@@ -3,6 +3,7 @@
 #include "node/launch/remote_run.hpp"
 #include "node/reports/text.hpp"
 #include "storage/atomic_file.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/sample_run.hpp"
 #include "tests/wait_until.hpp"
 
@@ -55,7 +56,7 @@ protected:
   }
   remote_end end() const { return read_remote_end(text_of(directory.path() + "/results")); }
 
-  const testing::temporary_directory directory;
+  const temporary_directory directory;
   remote_options options;
   const std::vector<remote_file> files = {{.path = "cluster.toml", .content = "first\nfile\n"},
                                           {.path = "keys/key", .content = "secret\n"}};
@@ -213,7 +214,7 @@ protected:
     return text_of(options.run.ledger());
   }
 
-  const testing::temporary_directory directory;
+  const temporary_directory directory;
   launch_options options{.file = testing::pair_file(), .run = run_directory(directory.path() + "/run")};
   const remote_options remote;
 };
@@ -310,7 +311,7 @@ TEST(ShellQuoted, IsReadBackByEveryShellAsItWas) {
       continue;
     ++tried;
     const bool posix = shell != "/usr/bin/fish" && shell != "/usr/bin/tcsh";
-    const testing::temporary_directory directory;
+    const temporary_directory directory;
     const auto& argument = posix ? all : printable_ones;
     child_process process; // as ssh's: one shell within another
     ASSERT_EQ(process.start({.program = shell,

@@ -3,6 +3,7 @@
 #include "ledger/segments.hpp"
 #include "node/reports/run_records.hpp"
 #include "storage/atomic_file.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>

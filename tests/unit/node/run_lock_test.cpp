@@ -3,6 +3,7 @@
 #include "node/launch/local_run.hpp"
 #include "node/launch/run_lock.hpp"
 #include "storage/atomic_file.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/sample_run.hpp"
 #include "tests/wait_until.hpp"
 

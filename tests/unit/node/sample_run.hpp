@@ -6,33 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <string>
-#include <system_error>
-#include <unistd.h>
 
 namespace dynamix::node::testing {
-
-/// A directory that is removed at the end of the test.
-class temporary_directory {
-public:
-  temporary_directory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "dynamix-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  temporary_directory(const temporary_directory&) = delete;
-  temporary_directory& operator=(const temporary_directory&) = delete;
-  ~temporary_directory() {
-    std::error_code problem; // a process that is ending may still write or remove files in it
-    for (int attempts = 0; attempts < 100 && std::filesystem::exists(path_, problem); ++attempts)
-      if (std::filesystem::remove_all(path_, problem); problem)
-        usleep(20'000);
-  }
-  const std::string& path() const { return path_; }
-
-private:
-  std::string path_;
-};
 
 inline cluster::cluster_file pair_file(const std::string& more = "") {
   const auto parsed = cluster::parse_cluster_text(R"([cluster]

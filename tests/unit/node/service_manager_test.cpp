@@ -1,6 +1,6 @@
 #include "node/launch/service_manager.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/notify_socket.hpp"
-#include "tests/unit/node/sample_run.hpp"
 
 namespace dynamix::node {
 namespace {
@@ -8,7 +8,7 @@ namespace {
 using testing::notify_socket;
 
 TEST(ServiceManager, IsToldOverItsSocket) {
-  const testing::temporary_directory directory;
+  const temporary_directory directory;
   const notify_socket socket(directory.path() + "/notify");
   const service_manager manager;
   manager.tell("READY=1\nSTATUS=there");

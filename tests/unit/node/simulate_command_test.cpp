@@ -1,6 +1,7 @@
 #include "node/launch/run_directory.hpp"
 #include "node/reports/run_records.hpp"
 #include "storage/atomic_file.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/command_answer.hpp"
 #include "tests/unit/node/sample_run.hpp"
 

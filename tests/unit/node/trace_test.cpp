@@ -1,6 +1,7 @@
 #include "ledger/codec.hpp"
 #include "node/reports/trace.hpp"
 #include "telemetry/trace_file.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/sample_run.hpp"
 #include "tests/unit/node/trace_format.hpp"
 

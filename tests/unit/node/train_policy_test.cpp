@@ -5,6 +5,7 @@
 #include "simulator/workload.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/tensor_file.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/node/command_answer.hpp"
 #include "tests/unit/node/sample_run.hpp"
 #include "tests/unit/trainer/tiny_images.hpp"
@@ -122,7 +123,7 @@ class Profile : public ::testing::Test {
 protected:
   Profile() { trainer::write_images(data_, "train", 30); }
 
-  trainer::temporary_directory data_;
+  temporary_directory data_;
 };
 
 TEST_F(Profile, WritesATableThatTheSimulatorReads) {

@@ -2,8 +2,8 @@
 #include "node/experiments/training_report.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/tensor_file.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/dashboard/inlined_data.hpp"
-#include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ TEST(TrainingReport, MakesAPageOfOriginValidationAndCharts) {
 }
 
 TEST(TrainingFiles, KeepAPolicyWithWhereItComesFrom) {
-  const testing::temporary_directory directory;
+  const temporary_directory directory;
   const training_files files(directory.path() + "/best.policy");
   EXPECT_EQ(files.page(), directory.path() + "/best.html");
   storage::tensor_file tensors;
@@ -91,7 +91,7 @@ TEST(TrainingFiles, KeepAPolicyWithWhereItComesFrom) {
 }
 
 TEST(TrainingFiles, GiveBackWhatATrainingGoesOnFrom) {
-  const testing::temporary_directory directory;
+  const temporary_directory directory;
   const training_files files(directory.path() + "/p");
   std::vector<std::uint8_t> saved;
   training_origin before;

@@ -1,4 +1,5 @@
 #include "replication/directory.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,17 +15,13 @@ using testing::HasSubstr;
 
 class DirectoryTest : public testing::Test {
 protected:
-  DirectoryTest() {
-    auto pattern = (fs::temp_directory_path() / "dynamix-directory-XXXXXX").string();
-    root_ = ::mkdtemp(pattern.data());
-    path = root_ + "/voter";
-  }
-  ~DirectoryTest() override { fs::remove_all(root_); }
   void write(const std::string& name, const std::string& text) { std::ofstream(path + "/" + name) << text; }
-  std::string path;
 
 private:
-  std::string root_;
+  const temporary_directory root_;
+
+protected:
+  const std::string path = root_.file("voter");
 };
 
 TEST_F(DirectoryTest, PutsAVoterWithoutMemoryOnProbationUntilItHasPromised) {

@@ -71,8 +71,6 @@ std::unique_ptr<raw_listener> listen_somewhere() {
 replica_cluster::replica_cluster(std::size_t voters, std::uint32_t detect_ms, std::uint32_t snapshot_entries)
     : detect_ms_(detect_ms), snapshot_entries_(snapshot_entries), voters_(voters + 1) {
   std::signal(SIGPIPE, SIG_IGN);
-  auto pattern = (std::filesystem::temp_directory_path() / "dynamix-replica-XXXXXX").string();
-  root_ = ::mkdtemp(pattern.data());
   std::vector<std::unique_ptr<raw_listener>> held; // so that no two get the same port
   while (held.size() < voters) {
     held.push_back(listen_somewhere());
@@ -83,11 +81,10 @@ replica_cluster::replica_cluster(std::size_t voters, std::uint32_t detect_ms, st
 replica_cluster::~replica_cluster() {
   for (std::size_t voter = 1; voter <= size(); ++voter)
     kill(voter);
-  std::filesystem::remove_all(root_);
 }
 
 std::string replica_cluster::directory(std::size_t voter) const {
-  return root_ + "/" + std::to_string(voter);
+  return root_.file(std::to_string(voter));
 }
 
 void replica_cluster::start(std::size_t voter) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "replication/replica.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <chrono>
 #include <functional>
@@ -93,7 +94,7 @@ private:
 
   std::uint32_t detect_ms_;
   std::uint32_t snapshot_entries_;
-  std::string root_;
+  temporary_directory root_;
   std::vector<std::string> addresses_;
   std::vector<voter_process> voters_;            ///< the first is nobody
   std::map<std::uint64_t, std::size_t> leaders_; ///< by term of Raft

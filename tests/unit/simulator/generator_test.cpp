@@ -3,6 +3,7 @@
 #include "simulator/scenario.hpp"
 #include "simulator/simulation.hpp"
 #include "storage/atomic_file.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gtest/gtest.h>
 
@@ -23,19 +24,10 @@ constexpr std::uint64_t seeds = 60;
 
 class GeneratedScenarios : public testing::Test {
 protected:
-  void SetUp() override {
-    directory_ = std::filesystem::temp_directory_path() / ("dynamix-generated-" + std::to_string(getpid()));
-    std::filesystem::create_directories(directory_);
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
   scenario load(const generated_scenario& made) {
-    for (const auto& file : made.files) {
-      const auto path = directory_ / file.path;
-      std::filesystem::create_directories(path.parent_path());
-      std::ofstream(path) << file.text;
-    }
-    const auto read = cluster::read_cluster_file((directory_ / made.files.front().path).string());
+    for (const auto& file : made.files)
+      directory_.write(file.path, file.text);
+    const auto read = cluster::read_cluster_file(directory_.file(made.files.front().path));
     for (const auto& error : read.errors)
       ADD_FAILURE() << made.name << ": " << error.message;
     scenario loaded;
@@ -44,7 +36,7 @@ protected:
     return loaded;
   }
 
-  std::filesystem::path directory_;
+  const temporary_directory directory_;
 };
 
 TEST_F(GeneratedScenarios, LoadAndCoverAllGroups) {

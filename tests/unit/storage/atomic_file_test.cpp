@@ -1,4 +1,5 @@
 #include "storage/atomic_file.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,16 +18,9 @@ using testing::HasSubstr;
 
 class AtomicFile : public testing::Test {
 protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "atomic_file_XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(directory_); }
-
-  std::string path(const std::string& name) const { return (directory_ / name).string(); }
+  std::string path(const std::string& name) const { return directory_.file(name); }
   std::ptrdiff_t file_count() const {
-    return std::distance(fs::directory_iterator(directory_), fs::directory_iterator());
+    return std::distance(fs::directory_iterator(directory_.path()), fs::directory_iterator());
   }
   std::string contents(const std::string& name) const {
     std::string text;
@@ -34,7 +28,7 @@ protected:
     return text;
   }
 
-  fs::path directory_;
+  const temporary_directory directory_;
 };
 
 /// A disk that is full after `bytes`, for as long as this lives: the kernel then fails writes with EFBIG.
@@ -129,7 +123,7 @@ TEST_F(AtomicFile, ReadsAFileThatDoesNotKnowItsSize) {
 TEST_F(AtomicFile, SaysWhatCannotBeRead) {
   std::string text;
   EXPECT_EQ(read_file(path("absent"), 10, text), "cannot read " + path("absent") + ": No such file or directory");
-  EXPECT_EQ(read_file(directory_.string(), 10, text), "cannot read " + directory_.string() + ": Is a directory");
+  EXPECT_EQ(read_file(directory_.path(), 10, text), "cannot read " + directory_.path() + ": Is a directory");
 }
 
 } // namespace

@@ -1,12 +1,12 @@
 #include "simulator/scenario.hpp"
 #include "swarm/cluster.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <numeric>
 #include <set>
-#include <stdlib.h>
 #include <utility>
 
 namespace dynamix::swarm {
@@ -14,13 +14,8 @@ namespace {
 
 class SwarmCluster : public ::testing::Test {
 protected:
-  SwarmCluster() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "dynamix-XXXXXX").string();
-    models_ = mkdtemp(pattern.data());
-  }
-  ~SwarmCluster() override { std::filesystem::remove_all(models_); }
-
-  std::string models_;
+  const temporary_directory directory_;
+  const std::string& models_ = directory_.path();
 };
 
 TEST_F(SwarmCluster, OfNoFileCanBeWrittenReadAndSimulatedAtEverySize) {

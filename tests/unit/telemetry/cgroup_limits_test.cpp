@@ -1,29 +1,20 @@
 #include "telemetry/cgroup_limits.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
 namespace dynamix::telemetry {
 namespace {
 
 class CgroupLimits : public testing::Test {
 protected:
-  CgroupLimits() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "dynamix-XXXXXX").string();
-    root_ = mkdtemp(pattern.data());
-    std::filesystem::create_directories(root_ + "/slice/job");
-  }
-  ~CgroupLimits() override { std::filesystem::remove_all(root_); }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(root_ + "/" + name) << text; }
+  void write(const std::string& name, const std::string& text) const { root_.write(name, text); }
   cgroup_limits read() const {
-    const auto group = root_ + "/slice/job";
+    const auto group = root_.file("slice/job");
     return read_limits({.unified = "", .unified_mount = "", .memory = group, .cpu = group});
   }
 
-  std::string root_;
+  const temporary_directory root_;
 };
 
 /// `doctor` told a container with half a core and 600 MB of the whole machine.

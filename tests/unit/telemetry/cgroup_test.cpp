@@ -1,4 +1,5 @@
 #include "telemetry/cgroup.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gtest/gtest.h>
 
@@ -53,7 +54,8 @@ void write_group(const std::filesystem::path& group, const std::string& cpu_stat
 }
 
 TEST(Cgroups, AreAccountedForByTheNearestOneAboveThatHasTheController) {
-  const auto top = std::filesystem::path(testing::TempDir()) / ("groups-" + std::to_string(::getpid()));
+  const temporary_directory directory;
+  const std::filesystem::path top = directory.path();
   write_group(top / "root", "usage_usec 9\n", "");
   write_group(top / "root/service", "usage_usec 5\nthrottled_usec 7\n", "4096\n");
   write_group(top / "root/service/dynamix-1", "usage_usec 3\n", "");
@@ -63,7 +65,6 @@ TEST(Cgroups, AreAccountedForByTheNearestOneAboveThatHasTheController) {
   EXPECT_EQ(nearest_file(top / "root/service/dynamix-1", "cpu.stat", "usage"), top / "root/service/dynamix-1/cpu.stat");
   EXPECT_EQ(nearest_file(top / "root", "memory.current", ""), "");
   EXPECT_EQ(nearest_file("", "memory.current", ""), "");
-  std::filesystem::remove_all(top);
 }
 
 } // namespace

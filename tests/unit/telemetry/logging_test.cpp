@@ -1,5 +1,6 @@
 #include "storage/json_text.hpp"
 #include "telemetry/logging.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,14 +18,7 @@ namespace {
 
 class Logging : public testing::Test {
 protected:
-  Logging() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "dynamix-logging-XXXXXX").string();
-    directory_ = mkdtemp(pattern.data());
-  }
-  ~Logging() override {
-    spdlog::set_default_logger(spdlog::stderr_logger_mt("after " + directory_.string()));
-    std::filesystem::remove_all(directory_);
-  }
+  ~Logging() override { spdlog::set_default_logger(spdlog::stderr_logger_mt("after " + directory_.path())); }
 
   std::vector<std::string> lines() const {
     std::ifstream file(path());
@@ -33,9 +27,9 @@ protected:
       read.push_back(line);
     return read;
   }
-  std::string path() const { return (directory_ / "logs" / "ada.log").string(); }
+  std::string path() const { return directory_.file("logs/ada.log"); }
 
-  std::filesystem::path directory_;
+  const temporary_directory directory_;
 };
 
 TEST_F(Logging, WritesOneLineAnEventInUtcWithItsHost) {
@@ -128,7 +122,7 @@ TEST_F(Logging, CountsTheRepeatsThatItLeavesOut) {
   spdlog::warn("another event");
   EXPECT_EQ(lines().size(), repeat_limit::times_max + 1);
   const auto ended = spdlog::default_logger()->name();
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("closing " + directory_.string()));
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("closing " + directory_.path()));
   spdlog::drop(ended); // spdlog 1.15 keeps the one before, earlier ones do not
   EXPECT_THAT(lines().back(), testing::EndsWith("repeats_left_out event=late count=30 seconds=10"));
 }
@@ -181,7 +175,7 @@ TEST_F(Logging, LeavesOutWhatIsBelowTheLevel) {
 TEST_F(Logging, SaysWhatIsWrongAndKeepsTheLoggerThatThereIs) {
   const auto logger = spdlog::default_logger();
   EXPECT_THAT(start_logging({.host = "ada", .file = path(), .level = "loud"}), testing::HasSubstr("loud"));
-  std::ofstream(directory_ / "logs") << "a file where a directory must be";
+  directory_.write("logs", "a file where a directory must be");
   EXPECT_THAT(start_logging({.host = "ada", .file = path()}), testing::HasSubstr(path()));
   EXPECT_EQ(spdlog::default_logger(), logger);
 }

@@ -1,10 +1,8 @@
 #pragma once
 
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/tidy/source_tree.hpp"
 
-#include <filesystem>
-#include <fstream>
-#include <stdexcept>
 #include <string>
 
 namespace dynamix::tidy {
@@ -12,24 +10,14 @@ namespace dynamix::tidy {
 /// A tree of files in a directory of its own, gone at the end.
 class temporary_tree {
 public:
-  temporary_tree() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "dynamix-tidy-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr)
-      throw std::runtime_error("no temporary directory");
-    root_ = pattern;
-  }
-  temporary_tree(const temporary_tree&) = delete;
-  ~temporary_tree() { std::filesystem::remove_all(root_); }
-
   temporary_tree& write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
+    root_.write(path, text);
     return *this;
   }
-  source_tree read() const { return read_tree(root_); }
+  source_tree read() const { return read_tree(root_.path()); }
 
 private:
-  std::filesystem::path root_;
+  temporary_directory root_;
 };
 
 } // namespace dynamix::tidy

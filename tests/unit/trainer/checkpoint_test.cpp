@@ -1,4 +1,4 @@
-#include "temporary_directory.hpp"
+#include "tests/temporary_directory.hpp"
 #include "trainer/checkpoint.hpp"
 #include "trainer/checkpoint_files.hpp"
 

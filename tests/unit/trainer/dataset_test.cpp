@@ -1,5 +1,5 @@
 #include "storage/splitmix64.hpp"
-#include "temporary_directory.hpp"
+#include "tests/temporary_directory.hpp"
 #include "trainer/dataset.hpp"
 #include "trainer/gunzip.hpp"
 

@@ -1,5 +1,5 @@
 #include "generations.hpp"
-#include "temporary_directory.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 /// Batches computed in parts, also where the memory asks for it, and what a resume makes of them.
 
-#include "temporary_directory.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/exchange/ranks.hpp"
 #include "tiny_training.hpp"
 #include "trainer/ncf.hpp"

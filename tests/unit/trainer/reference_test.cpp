@@ -1,7 +1,7 @@
 /// The built-in models against torchvision's, PyTorch's, or a plain restatement in Python, with the same weights.
 
 #include "storage/atomic_file.hpp"
-#include "temporary_directory.hpp"
+#include "tests/temporary_directory.hpp"
 #include "trainer/model.hpp"
 #include "trainer/tensor_records.hpp"
 

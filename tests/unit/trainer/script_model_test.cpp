@@ -1,5 +1,5 @@
 #include "storage/splitmix64.hpp"
-#include "temporary_directory.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/seeds.hpp"
 #include "trainer/batch_loader.hpp"
 #include "trainer/model.hpp"

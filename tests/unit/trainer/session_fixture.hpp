@@ -1,6 +1,6 @@
 #pragma once
 
-#include "temporary_directory.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/seeds.hpp"
 #include "tiny_images.hpp"
 #include "trainer/session.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "storage/splitmix64.hpp"
-#include "tests/unit/trainer/temporary_directory.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-#include "temporary_directory.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/exchange/ranks.hpp"
 #include "tiny_training.hpp"
 #include "trainer/training_loop.hpp"

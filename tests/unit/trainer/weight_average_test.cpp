@@ -1,6 +1,6 @@
 /// Averaged weights, and training that ends where nothing gets better.
 
-#include "temporary_directory.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tiny_training.hpp"
 #include "trainer/weight_average.hpp"
 
