@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <type_traits>
 
 namespace dynamix::messages {
@@ -78,18 +77,6 @@ constexpr std::uint64_t first_word_of(std::size_t words) {
   return static_cast<std::uint64_t>(words - 1) << size_shift;
 }
 
-struct atomic_counts {
-  std::atomic<std::uint64_t> encoded = 0;
-  std::atomic<std::uint64_t> decoded = 0;
-};
-
-template <class T>
-atomic_counts counts;
-
-void count(std::atomic<std::uint64_t>& what) {
-  what.fetch_add(1, std::memory_order_relaxed);
-}
-
 std::string invalid(const any_message& value) {
   return std::visit([](const auto& one) { return validate(one); }, value);
 }
@@ -100,21 +87,13 @@ template <class T>
 result<shared_words> encode(const T& value) {
   if (auto fault = validate(value); !fault.empty())
     return codec_error{codec_code::invalid_field, std::move(fault)};
-  count(counts<T>.encoded);
   auto words = guarded([&] { return build(value); });
   if (words && words->view().size() > max_frame_words)
     return too_large(words->view().size());
   return words;
 }
 
-template <class T>
-codec_counts counts_of() {
-  return {counts<T>.encoded.load(std::memory_order_relaxed), counts<T>.decoded.load(std::memory_order_relaxed)};
-}
-
-#define MESSAGE(type, Schema)                                                                                          \
-  template result<shared_words> encode(const type& value);                                                             \
-  template codec_counts counts_of<type>();
+#define MESSAGE(type, Schema) template result<shared_words> encode(const type& value);
 #include "messages/fields.def"
 
 result<shared_words> encode(const any_message& value) {
@@ -137,7 +116,6 @@ result<any_message> decode(std::span<const std::uint64_t> words) {
   });
   if (!decoded)
     return decoded;
-  std::visit([]<class T>(const T&) { count(counts<T>.decoded); }, *decoded);
   if (auto fault = invalid(*decoded); !fault.empty())
     return codec_error{codec_code::invalid_field, std::string(kind_name(*decoded)) + ": " + fault};
   return decoded;

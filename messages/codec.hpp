@@ -94,12 +94,4 @@ result<T> decode_as(std::span<const std::uint64_t> words) {
   return codec_error{codec_code::unknown_kind, "unexpected " + std::string(kind_name(*decoded))};
 }
 
-/// How often this process has encoded and decoded messages of one kind.
-struct codec_counts {
-  std::uint64_t encoded = 0;
-  std::uint64_t decoded = 0;
-};
-template <class T>
-codec_counts counts_of();
-
 } // namespace dynamix::messages
