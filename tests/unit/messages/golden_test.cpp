@@ -81,16 +81,6 @@ TEST_F(Golden, FilesAreWhatIsSentToday) {
   }
 }
 
-/// Frames as they were before a message grew: no field of a struct, or a shorter one, means its default.
-TEST_F(Golden, FramesOfEarlierReleasesDecodeToTheSameValues) {
-  for (const std::string kind : {"window_report", "shard_report"}) {
-    const std::string directory = DYNAMIX_GOLDEN_DIRECTORY;
-    const auto decoded = decode(read_words(directory + "/released/" + kind + "_1.bin"));
-    ASSERT_TRUE(decoded) << kind << ": " << decoded.error().text;
-    EXPECT_TRUE(*decoded == golden_files().at(directory + "/" + kind + ".bin")) << kind;
-  }
-}
-
 TEST_F(Golden, FilesCoverEveryKind) {
   std::map<std::size_t, int> kinds;
   for (const auto& [path, value] : golden_files())
