@@ -1,5 +1,7 @@
 #include "cluster/fields.hpp"
 
+#include "settings/rows.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -7,10 +9,12 @@
 namespace dynamix::cluster {
 namespace {
 
+using settings::choice_row;
 using settings::closed;
 using settings::in;
 using settings::open_low;
 using settings::presence;
+using settings::text_row;
 using settings::text_rule;
 
 // In the order of the enumerations in cluster_file.hpp.
@@ -45,6 +49,7 @@ constexpr std::array<std::string_view, 3> reward_names = {"auto", "progress", "p
 
 // Exact as a double and in JSON.
 constexpr double highest_seed = 9007199254740992.0;
+constexpr settings::range below_1 = {0, 1, false, true};
 
 bool is_filled_path(const std::string& text) {
   return !text.empty() && is_path(text);
@@ -79,25 +84,16 @@ constexpr auto run_section = &cluster_file::run;
 constexpr auto simulation_section = &cluster_file::simulation;
 
 const std::vector<settings::field<cluster_file>> section_rows = {
-    {"cluster",
-     "name",
-     in<&cluster_file::name>,
-     "Name of the cluster; a part of the run directory's name.",
-     {},
-     {},
-     &name_rule,
-     presence::required},
+    text_row("cluster", "name", in<&cluster_file::name>, "Name of the cluster; a part of the run directory's name.",
+             name_rule, presence::required),
     {"cluster", "seed", in<&cluster_file::seed>,
      "Seed of everything random: parameters, sampling, the policy's choices.", closed(0, highest_seed)},
     {"cluster", "detect_ms", in<&cluster_file::detect_ms>,
      "How soon a silent peer is to be noticed, in milliseconds; every time-out follows from it.", closed(100, 60000)},
-    {"cluster",
-     "membership",
-     in<&cluster_file::membership>,
-     "Who may train: the hosts of this file, or also others, which join as "
-     "[launching.md](launching.md#hosts-that-come-and-go) describes.",
-     {},
-     membership_names},
+    choice_row("cluster", "membership", in<&cluster_file::membership>,
+               "Who may train: the hosts of this file, or also others, which join as "
+               "[launching.md](launching.md#hosts-that-come-and-go) describes.",
+               membership_names),
     {"cluster", "workers_min", in<&cluster_file::workers_min>,
      "Training begins when so many workers have come; 0: all of the file. The global batch of an open cluster begins "
      "with `batch.initial` on so many.",
@@ -109,63 +105,49 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "Most workers that one host which this file does not name may bring to an open cluster: it could otherwise take "
      "every place. Its others are told to wait.",
      closed(1, 4096)},
-    {"cluster",
-     "secret_file",
-     in<&cluster_file::secret_file>,
-     "File whose bytes, at least 16, replicas of the arbitrator prove to each other; needed where there are any and "
-     "`security.keys` names none. A relative path starts at this file's directory.",
-     {},
-     {},
-     &optional_path_rule},
+    text_row(
+        "cluster", "secret_file", in<&cluster_file::secret_file>,
+        "File whose bytes, at least 16, replicas of the arbitrator prove to each other; needed where there are any and "
+        "`security.keys` names none. A relative path starts at this file's directory.",
+        optional_path_rule),
     {"cluster", "insecure", in<&cluster_file::insecure>,
      "Lets hosts without keys listen beyond loopback, although nothing authenticates a peer, and has `local` make no "
      "keys; the same as `--insecure`."},
 
-    {"training",
-     "trainer",
-     in<training_section, &training::trainer>,
-     "Who computes gradients: dynamix-node itself, or a program of the user's, which joins through the SDK as the "
-     "host's client. For a client, `model` to `normalization`, `data_path`, `momentum` and whatever else its own "
-     "program "
-     "decides have no meaning.",
-     {},
-     trainer_names},
-    {"training",
-     "model",
-     in<training_section, &training::model, &model_choice::name>,
-     "The network to train; `script:FILE` is a TorchScript module ([models.md](models.md)), a relative path starts at "
-     "this file's directory.",
-     {},
-     {},
-     &model_rule},
+    choice_row(
+        "training", "trainer", in<training_section, &training::trainer>,
+        "Who computes gradients: dynamix-node itself, or a program of the user's, which joins through the SDK as the "
+        "host's client. For a client, `model` to `normalization`, `data_path`, `momentum` and whatever else its own "
+        "program "
+        "decides have no meaning.",
+        trainer_names),
+    text_row("training", "model", in<training_section, &training::model, &model_choice::name>,
+             "The network to train; `script:FILE` is a TorchScript module ([models.md](models.md)), a relative path "
+             "starts at "
+             "this file's directory.",
+             model_rule),
     {"training", "width", in<training_section, &training::width>,
      "Factor on the width of the layers of vgg, resnet, transformer and lstm; the other models take 1.",
      closed(0.0625, 4)},
-    {"training",
-     "normalization",
-     in<training_section, &training::normalization>,
-     "Group norm after each convolution of lenet or vgg, or none; resnets always have it. Batch norm is not offered: "
-     "unequal batches would skew it.",
-     {},
-     normalization_names},
+    choice_row("training", "normalization", in<training_section, &training::normalization>,
+               "Group norm after each convolution of lenet or vgg, or none; resnets always have it. Batch norm is not "
+               "offered: "
+               "unequal batches would skew it.",
+               normalization_names),
     {"training", "layers", in<training_section, &training::layers>, "Layers of the transformer or the lstm.",
      closed(1, 64)},
     {"training", "heads", in<training_section, &training::heads>, "Attention heads of each layer of the transformer.",
      closed(1, 64)},
     {"training", "context", in<training_section, &training::context>, "Tokens of a sample of text.", closed(2, 8192)},
-    {"training",
-     "dataset",
-     in<training_section, &training::dataset>,
-     "The data set to train on. fashion-mnist-32 has the images as 3x32x32, text the files below `data_path`. The "
-     "interactions are synthetic, for ncf: no files are read; movielens has those of MovieLens's ratings.csv.",
-     {},
-     dataset_names},
-    {"training",
-     "vocabulary",
-     in<training_section, &training::vocabulary>,
-     "What a token of text is: a byte, a word or sign, or a run of bytes that is frequent in the training text.",
-     {},
-     vocabulary_names},
+    choice_row(
+        "training", "dataset", in<training_section, &training::dataset>,
+        "The data set to train on. fashion-mnist-32 has the images as 3x32x32, text the files below `data_path`. The "
+        "interactions are synthetic, for ncf: no files are read; movielens has those of MovieLens's ratings.csv.",
+        dataset_names),
+    choice_row(
+        "training", "vocabulary", in<training_section, &training::vocabulary>,
+        "What a token of text is: a byte, a word or sign, or a run of bytes that is frequent in the training text.",
+        vocabulary_names),
     {"training", "vocabulary_size", in<training_section, &training::vocabulary_size>,
      "Tokens of a vocabulary of words or byte pairs. The most frequent words have one each, and one stands for all "
      "others; byte pairs need 257 or more.",
@@ -177,36 +159,23 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      closed(0, 65536)},
     {"training", "interactions_scale", in<training_section, &training::interactions_scale>,
      "Users, items and interactions of the data set interactions, as a share of MovieLens-20M's.", open_low(1)},
-    {"training",
-     "data_path",
-     in<training_section, &training::data_path>,
-     "Directory of the data set's files, of text and movielens also a single file; a relative one starts at the "
-     "working directory.",
-     {},
-     {},
-     &path_rule},
-    {"training", "optimizer", in<training_section, &training::optimizer>, "The optimiser.", {}, optimizer_names},
+    text_row(
+        "training", "data_path", in<training_section, &training::data_path>,
+        "Directory of the data set's files, of text and movielens also a single file; a relative one starts at the "
+        "working directory.",
+        path_rule),
+    choice_row("training", "optimizer", in<training_section, &training::optimizer>, "The optimiser.", optimizer_names),
     {"training", "learning_rate", in<training_section, &training::learning_rate>,
      "Learning rate for the global batch with `batch.initial` on every worker.", open_low(10)},
-    {"training",
-     "rule",
-     in<training_section, &training::rule>,
-     "How the learning rate follows the global batch.",
-     {},
-     rule_names},
-    {"training",
-     "schedule",
-     in<training_section, &training::schedule>,
-     "The learning rate over the samples of training: as the rule has it, or falling to 0 by half a cosine.",
-     {},
-     schedule_names},
+    choice_row("training", "rule", in<training_section, &training::rule>,
+               "How the learning rate follows the global batch.", rule_names),
+    choice_row("training", "schedule", in<training_section, &training::schedule>,
+               "The learning rate over the samples of training: as the rule has it, or falling to 0 by half a cosine.",
+               schedule_names),
     {"training", "warmup_samples", in<training_section, &training::warmup_samples>,
      "Samples of all workers over which the learning rate rises from 0.", closed(0, 1e12)},
-    {"training",
-     "label_smoothing",
-     in<training_section, &training::label_smoothing>,
-     "Share of each target that is spread over all classes, in training only.",
-     {0, 1, false, true}},
+    {"training", "label_smoothing", in<training_section, &training::label_smoothing>,
+     "Share of each target that is spread over all classes, in training only.", below_1},
     {"training", "ema_samples", in<training_section, &training::ema_samples>,
      "Evaluates an exponential moving average of the weights over about so many samples of all workers; 0: the weights "
      "themselves.",
@@ -215,12 +184,10 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "Threads of a worker that prepare the next step's batch while this one is computed; 0: each is prepared in its "
      "turn.",
      closed(0, 64)},
-    {"training",
-     "augmentation",
-     in<training_section, &training::augmentation>,
-     "Changes of training images, drawn anew each epoch: a crop of the image in a border of 4 pixels and a reflection.",
-     {},
-     augmentation_names},
+    choice_row("training", "augmentation", in<training_section, &training::augmentation>,
+               "Changes of training images, drawn anew each epoch: a crop of the image in a border of 4 pixels and a "
+               "reflection.",
+               augmentation_names),
     {"training", "micro_batch", in<training_section, &training::micro_batch>,
      "Most samples that a worker computes at once; the gradients of a larger batch are accumulated. 0: all. Where "
      "memory does not hold so many, it is lowered while training.",
@@ -229,17 +196,15 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "MB of memory that a worker's process may take, without file-backed pages: a step that would need more is "
      "computed in parts. 0: what its control group allows, or no limit.",
      closed(0, 1e7)},
-    {"training", "momentum", in<training_section, &training::momentum>, "Momentum of sgd.", {0, 1, false, true}},
+    {"training", "momentum", in<training_section, &training::momentum>, "Momentum of sgd.", below_1},
     {"training", "weight_decay", in<training_section, &training::weight_decay>, "Weight decay.", closed(0, 1)},
     {"training", "clip_norm", in<training_section, &training::clip_norm>,
      "Largest norm of the reduced gradient; 0 clips nothing.", closed(0, 1e6)},
-    {"training",
-     "nan",
-     in<training_section, &training::nan>,
-     "A step whose gradient is not finite: all workers end training before it, or drop it, up to 50 in a row, and go "
-     "on.",
-     {},
-     nan_names},
+    choice_row("training", "nan", in<training_section, &training::nan>,
+               "A step whose gradient is not finite: all workers end training before it, or drop it, up to 50 in a "
+               "row, and go "
+               "on.",
+               nan_names),
     {"training", "epochs", in<training_section, &training::epochs>, "Passes over the data set.", open_low(10000)},
     {"training", "target_accuracy", in<training_section, &training::target_accuracy>,
      "Test accuracy at which training stops; 0 goes on to the last epoch.", closed(0, 1)},
@@ -254,42 +219,31 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      closed(0, 4294967295)},
     {"training", "checkpoint_every_epochs", in<training_section, &training::checkpoint_every_epochs>,
      "Epochs between checkpoints.", open_low(1000)},
-    {"training",
-     "device",
-     in<training_section, &training::device>,
-     "Where a worker computes; auto uses CUDA where LibTorch has it.",
-     {},
-     device_names},
+    choice_row("training", "device", in<training_section, &training::device>,
+               "Where a worker computes; auto uses CUDA where LibTorch has it.", device_names),
     {"training", "threads", in<training_section, &training::threads>, "Threads that a worker computes with.",
      closed(1, 256)},
-    {"training",
-     "precision",
-     in<training_section, &training::precision>,
-     "What forward passes compute in: float32, or bfloat16 where PyTorch's autocast holds that to be safe. Parameters, "
-     "gradients and their sums stay in float32.",
-     {},
-     precision_names},
-    {"training",
-     "exchange",
-     in<training_section, &training::exchange>,
-     "Who sums gradients: the workers in a ring; all of them as servers, each of a share that suits its measured link; "
-     "or the faster of the two, as predicted in every generation and then measured.",
-     {},
-     exchange_names},
-    {"training",
-     "compression",
-     in<training_section, &training::compression>,
-     "How the sparse gradients of embeddings are summed, without loss: as all others; over the union of the rows that "
-     "any worker touched; by gathering each worker's rows; by sketches that are added without decompressing them; "
-     "or by whichever of these is measured to be the fastest.",
-     {},
-     compression_names},
-    {"training",
-     "top_k",
-     in<training_section, &training::top_k>,
+    choice_row("training", "precision", in<training_section, &training::precision>,
+               "What forward passes compute in: float32, or bfloat16 where PyTorch's autocast holds that to be safe. "
+               "Parameters, "
+               "gradients and their sums stay in float32.",
+               precision_names),
+    choice_row("training", "exchange", in<training_section, &training::exchange>,
+               "Who sums gradients: the workers in a ring; all of them as servers, each of a share that suits its "
+               "measured link; "
+               "or the faster of the two, as predicted in every generation and then measured.",
+               exchange_names),
+    choice_row(
+        "training", "compression", in<training_section, &training::compression>,
+        "How the sparse gradients of embeddings are summed, without loss: as all others; over the union of the rows "
+        "that "
+        "any worker touched; by gathering each worker's rows; by sketches that are added without decompressing them; "
+        "or by whichever of these is measured to be the fastest.",
+        compression_names),
+    {"training", "top_k", in<training_section, &training::top_k>,
      "Lossy: the share of the dense gradients, the largest ones, that a step sums; the rest is added to the next "
      "step's. Gradients in float64 and buckets of less than 64 KiB are left alone. 0 sums all.",
-     {0, 1, false, true}},
+     below_1},
     {"training", "bucket_kib", in<training_section, &training::bucket_kib>,
      "KiB of gradients that are reduced at once.", closed(16, 262144)},
 
@@ -300,28 +254,19 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"batch", "highest", in<batch_section, &batch::highest>, "Most samples per worker per step.",
      closed(1, highest_batch)},
 
-    {"arbitrator",
-     "policy",
-     in<arbitrator_section, &arbitrator::policy>,
-     "What decides batch sizes; under stigmergic nobody does, and the workers choose by their paces and the gradient "
-     "noise.",
-     {},
-     policy_names},
-    {"arbitrator",
-     "mode",
-     in<arbitrator_section, &arbitrator::mode>,
-     "Whether the policy learns while it decides.",
-     {},
-     mode_names},
-    {"arbitrator",
-     "policy_file",
-     in<arbitrator_section, &arbitrator::policy_file>,
-     "Parameters to start from. Left out, `ppo` starts live from those that come with the program, where they fit; "
-     "empty "
-     "draws fresh ones from the seed. A relative path starts at this file's directory.",
-     {},
-     {},
-     &optional_path_rule},
+    choice_row("arbitrator", "policy", in<arbitrator_section, &arbitrator::policy>,
+               "What decides batch sizes; under stigmergic nobody does, and the workers choose by their paces and the "
+               "gradient "
+               "noise.",
+               policy_names),
+    choice_row("arbitrator", "mode", in<arbitrator_section, &arbitrator::mode>,
+               "Whether the policy learns while it decides.", mode_names),
+    text_row(
+        "arbitrator", "policy_file", in<arbitrator_section, &arbitrator::policy_file>,
+        "Parameters to start from. Left out, `ppo` starts live from those that come with the program, where they fit; "
+        "empty "
+        "draws fresh ones from the seed. A relative path starts at this file's directory.",
+        optional_path_rule),
     {"arbitrator", "window_steps", in<arbitrator_section, &arbitrator::window_steps>,
      "Steps per window, after which a decision is made (k).", closed(1, 10000)},
     {"arbitrator", "actions", in<arbitrator_section, &arbitrator::actions>,
@@ -339,38 +284,27 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "Share of the predicted goodput that a learned policy may give away before the guard acts.", closed(0, 1)},
     {"arbitrator", "shadow", in<arbitrator_section, &arbitrator::shadow>,
      "Decides and logs, and changes no batch size; the same as `--shadow`."},
-    {"arbitrator",
-     "balance",
-     in<arbitrator_section, &arbitrator::balance>,
-     "Workers share the global batch by their own paces at every step, between two decisions (policy/balance.hpp). "
-     "\"auto\": under ppo and goodput, but for workers that share cores with each other, which is measured; and under "
-     "stigmergic.",
-     {},
-     balance_names},
-    {"arbitrator",
-     "replicas",
-     in<arbitrator_section, &arbitrator::replicas>,
-     "The hosts with the role arbitrator where there are 3 or 5 that stand in for each other; empty for a single one.",
-     {},
-     {},
-     &name_rule},
-    {"arbitrator",
-     "topology",
-     in<arbitrator_section, &arbitrator::topology>,
-     "One arbitrator for all workers, or a tree of shards under it; up to fanout workers the two are the same. "
-     "\"auto\" "
-     "is the tree where the file's hosts can hold it, and otherwise the one arbitrator.",
-     {},
-     arbitration_names},
+    choice_row(
+        "arbitrator", "balance", in<arbitrator_section, &arbitrator::balance>,
+        "Workers share the global batch by their own paces at every step, between two decisions (policy/balance.hpp). "
+        "\"auto\": under ppo and goodput, but for workers that share cores with each other, which is measured; and "
+        "under "
+        "stigmergic.",
+        balance_names),
+    text_row("arbitrator", "replicas", in<arbitrator_section, &arbitrator::replicas>,
+             "The hosts with the role arbitrator where there are 3 or 5 that stand in for each other; empty for a "
+             "single one.",
+             name_rule),
+    choice_row(
+        "arbitrator", "topology", in<arbitrator_section, &arbitrator::topology>,
+        "One arbitrator for all workers, or a tree of shards under it; up to fanout workers the two are the same. "
+        "\"auto\" "
+        "is the tree where the file's hosts can hold it, and otherwise the one arbitrator.",
+        arbitration_names),
     {"arbitrator", "fanout", in<arbitrator_section, &arbitrator::fanout>,
      "Workers of a shard, and shards under one above.", closed(2, 256)},
-    {"arbitrator",
-     "shards",
-     in<arbitrator_section, &arbitrator::shards>,
-     "The hosts that hold the tree's shards; empty: planned, spread over the workers' hosts.",
-     {},
-     {},
-     &name_rule},
+    text_row("arbitrator", "shards", in<arbitrator_section, &arbitrator::shards>,
+             "The hosts that hold the tree's shards; empty: planned, spread over the workers' hosts.", name_rule),
     {"arbitrator", "trajectory_kib", in<arbitrator_section, &arbitrator::trajectory_kib>,
      "KiB of sampled trajectories that reach the tree's root in one window.", closed(1, 65536)},
 
@@ -381,13 +315,11 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"supervision", "period_ms", in<supervision_section, &supervision::period_ms>, "That period, in milliseconds.",
      closed(1000, 3600000)},
 
-    {"reward",
-     "kind",
-     in<reward_section, &reward::kind>,
-     "Log of goodput against the best that the measurements allow, or the paper's formula (alpha to eta); auto takes "
-     "the first for ppo.",
-     {},
-     reward_names},
+    choice_row("reward", "kind", in<reward_section, &reward::kind>,
+               "Log of goodput against the best that the measurements allow, or the paper's formula (alpha to eta); "
+               "auto takes "
+               "the first for ppo.",
+               reward_names),
     {"reward", "alpha", in<reward_section, &reward::alpha>, "Weight of the gain in batch accuracy.", closed(0, 1000)},
     {"reward", "beta", in<reward_section, &reward::beta>, "Cost of a second of iteration time.", closed(0, 1000)},
     {"reward", "delta", in<reward_section, &reward::delta>, "Cost of log2(batch) - 5.", closed(0, 1000)},
@@ -411,71 +343,46 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"ppo", "annealing_updates", in<ppo_section, &ppo::annealing_updates>,
      "Updates over which the learning rate falls to 0; 0 keeps it.", closed(0, 1e6)},
 
-    {"telemetry",
-     "sources",
-     in<&cluster_file::telemetry_sources>,
-     "What may measure network (ebpf, tcp_info), machine (ebpf, procfs) and accelerator (nvml); each host uses its "
-     "best source, and signals without one are ignored.",
-     {},
-     source_names},
+    choice_row(
+        "telemetry", "sources", in<&cluster_file::telemetry_sources>,
+        "What may measure network (ebpf, tcp_info), machine (ebpf, procfs) and accelerator (nvml); each host uses its "
+        "best source, and signals without one are ignored.",
+        source_names),
 
-    {"dashboard",
-     "listen",
-     in<dashboard_section, &dashboard::listen>,
-     "Where the arbitrator's host serves the live page and the metrics; empty: nowhere.",
-     {},
-     {},
-     &listen_rule},
-    {"dashboard",
-     "token_file",
-     in<dashboard_section, &dashboard::token_file>,
-     "File with the bearer token that clients must show; needed beyond loopback. A relative path starts at this file's "
-     "directory.",
-     {},
-     {},
-     &optional_path_rule},
+    text_row("dashboard", "listen", in<dashboard_section, &dashboard::listen>,
+             "Where the arbitrator's host serves the live page and the metrics; empty: nowhere.", listen_rule),
+    text_row("dashboard", "token_file", in<dashboard_section, &dashboard::token_file>,
+             "File with the bearer token that clients must show; needed beyond loopback. A relative path starts at "
+             "this file's "
+             "directory.",
+             optional_path_rule),
 
-    {"dashboard",
-     "tls",
-     in<dashboard_section, &dashboard::tls>,
-     "Encrypts the page: by the host's own certificate of security.keys, which programs can check against its ca.crt "
-     "and "
-     "browsers do not take, or by the certificate in a file, which may be anyone's (ECDSA or RSA for browsers).",
-     {},
-     page_tls_names},
-    {"dashboard",
-     "certificate_file",
-     in<dashboard_section, &dashboard::certificate_file>,
-     "For tls = \"file\": the certificate in PEM, followed by its chain. A relative path starts at this file's "
-     "directory.",
-     {},
-     {},
-     &optional_path_rule},
-    {"dashboard",
-     "key_file",
-     in<dashboard_section, &dashboard::key_file>,
-     "The certificate's private key in PEM, readable by its owner only.",
-     {},
-     {},
-     &optional_path_rule},
+    choice_row(
+        "dashboard", "tls", in<dashboard_section, &dashboard::tls>,
+        "Encrypts the page: by the host's own certificate of security.keys, which programs can check against its "
+        "ca.crt "
+        "and "
+        "browsers do not take, or by the certificate in a file, which may be anyone's (ECDSA or RSA for browsers).",
+        page_tls_names),
+    text_row("dashboard", "certificate_file", in<dashboard_section, &dashboard::certificate_file>,
+             "For tls = \"file\": the certificate in PEM, followed by its chain. A relative path starts at this file's "
+             "directory.",
+             optional_path_rule),
+    text_row("dashboard", "key_file", in<dashboard_section, &dashboard::key_file>,
+             "The certificate's private key in PEM, readable by its owner only.", optional_path_rule),
 
-    {"security",
-     "keys",
-     in<security_section, &security::keys>,
-     "Directory with the keys of hosts (`dynamix-node keys`), the same on every host; host NAME has its own in "
-     "hosts/NAME. With them hosts take connections (control, Raft's, gradients) only from hosts of this file that "
-     "prove who they are. A relative path starts at this file's directory.",
-     {},
-     {},
-     &optional_path_rule},
-    {"security",
-     "data",
-     in<security_section, &security::data>,
-     "How gradients travel between workers whose hosts have keys, the same on all of them. With \"clear\" workers "
-     "prove who they are as ever, and what follows is neither encrypted nor authenticated: whoever is on the path "
-     "between two of them can read gradients and change them unnoticed. For isolated networks only.",
-     {},
-     data_protection_names},
+    text_row(
+        "security", "keys", in<security_section, &security::keys>,
+        "Directory with the keys of hosts (`dynamix-node keys`), the same on every host; host NAME has its own in "
+        "hosts/NAME. With them hosts take connections (control, Raft's, gradients) only from hosts of this file that "
+        "prove who they are. A relative path starts at this file's directory.",
+        optional_path_rule),
+    choice_row(
+        "security", "data", in<security_section, &security::data>,
+        "How gradients travel between workers whose hosts have keys, the same on all of them. With \"clear\" workers "
+        "prove who they are as ever, and what follows is neither encrypted nor authenticated: whoever is on the path "
+        "between two of them can read gradients and change them unnoticed. For isolated networks only.",
+        data_protection_names),
 
     {"run", "keep_ledger_mb", in<run_section, &run::keep_ledger_mb>,
      "What the ledger may take up in MB; 0 is no limit. It grows in parts: full ones are compressed, and when there "
@@ -489,28 +396,17 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      closed(1, 1000)},
 
     // What only the simulator reads.
-    {"simulation",
-     "profile",
-     in<simulation_section, &simulation::profile>,
-     "Device profile of hosts that name none; a relative path starts at this file's directory.",
-     {},
-     {},
-     &optional_path_rule},
-    {"simulation",
-     "workload",
-     in<simulation_section, &simulation::workload>,
-     "How the model learns; a relative path starts at this file's directory.",
-     {},
-     {},
-     &optional_path_rule},
+    text_row("simulation", "profile", in<simulation_section, &simulation::profile>,
+             "Device profile of hosts that name none; a relative path starts at this file's directory.",
+             optional_path_rule),
+    text_row("simulation", "workload", in<simulation_section, &simulation::workload>,
+             "How the model learns; a relative path starts at this file's directory.", optional_path_rule),
     {"simulation", "cores", in<simulation_section, &simulation::cores>,
      "Cores that all hosts share; 0: each computes on its own.", closed(0, 65536)},
-    {"simulation",
-     "topology",
-     in<simulation_section, &simulation::topology>,
-     "Who sums gradients: those that training.exchange says, or one more host, a server with a link of bandwidth_mbit.",
-     {},
-     topology_names},
+    choice_row("simulation", "topology", in<simulation_section, &simulation::topology>,
+               "Who sums gradients: those that training.exchange says, or one more host, a server with a link of "
+               "bandwidth_mbit.",
+               topology_names),
     {"simulation", "bandwidth_mbit", in<simulation_section, &simulation::bandwidth_mbit>,
      "Of a host's link, in Mbit/s each way.", closed(0.001, 1e7)},
     {"simulation", "latency_us", in<simulation_section, &simulation::latency_us>, "One way, in microseconds.",

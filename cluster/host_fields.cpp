@@ -1,6 +1,7 @@
 /// The fields of [[host]] and [[host.emulate]].
 
 #include "cluster/fields.hpp"
+#include "settings/rows.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,10 +11,13 @@
 namespace dynamix::cluster {
 namespace {
 
+using settings::choice_row;
 using settings::closed;
 using settings::in;
+using settings::number_row;
 using settings::open_low;
 using settings::presence;
+using settings::text_row;
 
 constexpr std::array<std::string_view, 3> role_names = {"worker", "arbitrator", "server"};
 constexpr settings::text_rule address_rule = {is_address,
@@ -22,38 +26,21 @@ constexpr settings::text_rule address_rule = {is_address,
 constexpr auto entry_host = &host_entry::host;
 
 const std::vector<settings::field<host_entry>> host_rows = {
-    {"host",
-     "name",
-     in<entry_host, &host::name>,
-     "Name of the host, unique in the file.",
-     {},
-     {},
-     &name_rule,
-     presence::required},
-    {"host",
-     "address",
-     in<entry_host, &host::address>,
-     "Where peers reach it and where it listens.",
-     {},
-     {},
-     &address_rule},
-    {"host",
-     "port",
-     in<entry_host, &host::port>,
-     "Its one port, unique for its address: links of every kind, or without keys the gateway.",
-     closed(1, 65535),
-     {},
-     nullptr,
-     presence::required},
-    {"host",
-     "roles",
-     in<entry_host, &host::roles>,
-     "What it does: it trains (worker), decides (arbitrator), or sums gradients without training (server). One host is "
-     "the arbitrator, or 3 or 5 that arbitrator.replicas names; under stigmergic none need be: the first worker's "
-     "host, "
-     "or those 3 or 5, have that role then.",
-     {},
-     role_names},
+    text_row("host", "name", in<entry_host, &host::name>, "Name of the host, unique in the file.", name_rule,
+             presence::required),
+    text_row("host", "address", in<entry_host, &host::address>, "Where peers reach it and where it listens.",
+             address_rule),
+    number_row("host", "port", in<entry_host, &host::port>,
+               "Its one port, unique for its address: links of every kind, or without keys the gateway.",
+               closed(1, 65535), presence::required),
+    choice_row(
+        "host", "roles", in<entry_host, &host::roles>,
+        "What it does: it trains (worker), decides (arbitrator), or sums gradients without training (server). One host "
+        "is "
+        "the arbitrator, or 3 or 5 that arbitrator.replicas names; under stigmergic none need be: the first worker's "
+        "host, "
+        "or those 3 or 5, have that role then.",
+        role_names),
     {"host", "replica_port", in<entry_host, &host::replica_port>,
      "Without keys: port at which replicas of the arbitrator reach it; 0 is port + 1000.", closed(0, 65535)},
     {"host", "compute_slowdown", in<&host_entry::compute_slowdown>,
@@ -78,22 +65,15 @@ const std::vector<settings::field<host_entry>> host_rows = {
      "joins keeps to them."},
     {"host", "batch_highest", in<entry_host, &host::batch_highest>,
      "Largest batch that fits in its memory; 0 is batch.highest.", closed(0, highest_batch)},
-    {"host",
-     "preemption",
-     in<entry_host, &host::preemption>,
-     "What tells that the host's provider takes it back, upon which it leaves as on SIGTERM: a file that appears then, "
-     "or \"command:COMMAND\", which the shell runs every five seconds and which exits with 0 then. The first number in "
-     "the file, or in the command's output, is the seconds that are left. Empty: nothing does.",
-     {},
-     {},
-     &optional_path_rule},
-    {"host",
-     "profile",
-     in<entry_host, &host::profile>,
-     "Simulation: its device profile; empty is simulation.profile.",
-     {},
-     {},
-     &optional_path_rule},
+    text_row("host", "preemption", in<entry_host, &host::preemption>,
+             "What tells that the host's provider takes it back, upon which it leaves as on SIGTERM: a file that "
+             "appears then, "
+             "or \"command:COMMAND\", which the shell runs every five seconds and which exits with 0 then. The first "
+             "number in "
+             "the file, or in the command's output, is the seconds that are left. Empty: nothing does.",
+             optional_path_rule),
+    text_row("host", "profile", in<entry_host, &host::profile>,
+             "Simulation: its device profile; empty is simulation.profile.", optional_path_rule),
     {"host", "bandwidth_mbit", in<entry_host, &host::bandwidth_mbit>,
      "Of its link in Mbit/s, for the simulator and for what `check` predicts; 0 is simulation.bandwidth_mbit.",
      closed(0, 1e7)},
@@ -104,22 +84,11 @@ const std::vector<settings::field<host_entry>> host_rows = {
 };
 
 const std::vector<settings::field<emulation>> emulation_rows = {
-    {"host.emulate",
-     "at_seconds",
-     in<&emulation::at_seconds>,
-     "Seconds of training from which on the change holds; later than the entry before.",
-     open_low(no_limit_seconds),
-     {},
-     nullptr,
-     presence::required},
-    {"host.emulate",
-     "compute_slowdown",
-     in<&emulation::compute_slowdown>,
-     "The host's slow-down from then on.",
-     closed(1, 100),
-     {},
-     nullptr,
-     presence::required},
+    number_row("host.emulate", "at_seconds", in<&emulation::at_seconds>,
+               "Seconds of training from which on the change holds; later than the entry before.",
+               open_low(no_limit_seconds), presence::required),
+    number_row("host.emulate", "compute_slowdown", in<&emulation::compute_slowdown>,
+               "The host's slow-down from then on.", closed(1, 100), presence::required),
 };
 
 } // namespace

@@ -1,13 +1,18 @@
 #include "faults/plan_fields.hpp"
 
+#include "settings/rows.hpp"
+
 #include <array>
 #include <fmt/core.h>
 
 namespace dynamix::faults {
 namespace {
 
+using settings::choice_row;
 using settings::in;
+using settings::number_row;
 using settings::presence;
+using settings::text_row;
 
 constexpr settings::entry_count one_or_more = {.least = 1, .most = 64, .bare = true};
 constexpr auto limits = &fault_plan::limits;
@@ -33,18 +38,6 @@ constexpr auto kind_names = [] {
 
 using rule_locator = settings::target (*)(fault_rule&);
 
-constexpr settings::field<fault_plan> line_of_plan(std::string_view name, settings::target (*locate)(fault_plan&),
-                                                   std::string_view doc) {
-  return {
-      .section = "plan", .name = name, .locate = locate, .doc = doc, .rule = &line_rule, .presence = presence::absent};
-}
-
-/// A [[fault]] has exactly one of them.
-constexpr settings::field<fault_rule> trigger(std::string_view name, rule_locator locate, std::string_view doc,
-                                              settings::range allowed) {
-  return {
-      .section = "fault", .name = name, .locate = locate, .doc = doc, .allowed = allowed, .presence = presence::absent};
-}
 /// What only some kinds have.
 constexpr settings::field<fault_rule> of_kinds(fault_field having, std::string_view name, rule_locator locate,
                                                std::string_view doc, settings::range allowed,
@@ -62,9 +55,11 @@ constexpr settings::field<fault_rule> of_kinds(fault_field having, std::string_v
 
 std::span<const settings::field<fault_plan>> plan_fields() {
   static const settings::field<fault_plan> table[] = {
-      line_of_plan("name", in<&fault_plan::name>, "Name of the plan; its file's name by default."),
-      line_of_plan("cluster", in<&fault_plan::cluster>,
-                   "The cluster file; a relative path starts at the plan's directory. `--cluster` overrides it."),
+      text_row("plan", "name", in<&fault_plan::name>, "Name of the plan; its file's name by default.", line_rule,
+               presence::absent),
+      text_row("plan", "cluster", in<&fault_plan::cluster>,
+               "The cluster file; a relative path starts at the plan's directory. `--cluster` overrides it.", line_rule,
+               presence::absent),
       {"plan", "seed", in<&fault_plan::seed>, "Seed of the plan's random choices. `--seed` overrides it.",
        settings::closed(0, 9007199254740992)},
       {"plan", "compare", in<&fault_plan::compare>,
@@ -72,31 +67,28 @@ std::span<const settings::field<fault_plan>> plan_fields() {
       {"plan", "one_at_a_time", in<&fault_plan::one_at_a_time>,
        "A fault waits until the previous one has ended and its target has recovered."},
       {"plan", "settle_seconds", in<&fault_plan::settle_seconds>, "How much longer it then waits.", seconds},
-      {.section = "plan",
-       .name = "after_last_fault_seconds",
-       .locate = in<&fault_plan::after_last_fault_seconds>,
-       .doc = "Stop training in order this long after recovery from the last fault; without it, training ends as the "
-              "cluster file says. Needs `compare = false`, and a `repeat` for random faults.",
-       .allowed = seconds,
-       .presence = presence::absent},
-      {"plan",
-       "network",
-       in<&fault_plan::network>,
-       "Where connections are broken: in a proxy, or between network namespaces (needs root; partitions cut "
-       "gradients too).",
-       {},
-       network_names},
-      line_of_plan(
-          "script", in<&fault_plan::script>,
+      number_row(
+          "plan", "after_last_fault_seconds", in<&fault_plan::after_last_fault_seconds>,
+          "Stop training in order this long after recovery from the last fault; without it, training ends as the "
+          "cluster file says. Needs `compare = false`, and a `repeat` for random faults.",
+          seconds, presence::absent),
+      choice_row("plan", "network", in<&fault_plan::network>,
+                 "Where connections are broken: in a proxy, or between network namespaces (needs root; partitions cut "
+                 "gradients too).",
+                 network_names),
+      text_row(
+          "plan", "script", in<&fault_plan::script>,
           "What trains where the file says `trainer = \"client\"`: of every training process a single command, in "
           "whose place no shell stays (several need `sh -c`). It runs in the plan's directory, ends with its host and "
           "is started again when it dies. It is told "
           "`$RANK`, `$WORLD_SIZE` (with the hosts that join), `$LOCAL_RANK`, `$DYNAMIX_AGENT` and `$DYNAMIX_RUN`, the "
-          "run directory. Needs `compare = false`."),
-      line_of_plan(
-          "check", in<&fault_plan::check>,
+          "run directory. Needs `compare = false`.",
+          line_rule, presence::absent),
+      text_row(
+          "plan", "check", in<&fault_plan::check>,
           "A command of the same kind, run once training is over: if it ends with another code than 0, the verdict is "
-          "not clean, for the reason that it prints last."),
+          "not clean, for the reason that it prints last.",
+          line_rule, presence::absent),
 
       {"limits", "steps_lost_per_fault", in<limits, &fault_limits::steps_lost_per_fault>,
        "Steps that a fault may cost on average; of no meaning with `script`.", whole},
@@ -125,27 +117,22 @@ std::span<const settings::field<fault_rule>> rule_fields() {
        .choices = kind_names,
        .presence = presence::required,
        .entries = one_or_more},
-      {.section = "fault",
-       .name = "target",
-       .locate = in<&fault_rule::targets>,
-       .doc =
-           "A host's name, \"worker\", \"arbitrator\" or \"random\" (one of them is drawn), \"leader\", "
-           "\"rank:N\", \"workers\" or \"arbitrators\" (all of them), or \"ada/3\", the script of a host's worker; or "
-           "a list.",
-       .rule = &line_rule,
-       .presence = presence::required,
-       .entries = one_or_more},
-      trigger("at_seconds", in<&fault_rule::at_seconds>, "Trigger: time since training began.", seconds),
-      trigger("at_step", in<&fault_rule::at_step>, "Trigger: number of completed steps.", whole),
-      trigger("at_window", in<&fault_rule::at_window>, "Trigger: this window has closed.", whole),
-      trigger("rate_per_minute", in<&fault_rule::rate_per_minute>, "Trigger: at random, at this average rate.",
-              settings::open_low(6000)),
-      {.section = "fault",
-       .name = "every_seconds",
-       .locate = in<&fault_rule::every_seconds>,
-       .doc = "With `repeat`: shortest time from one start to the next.",
-       .allowed = seconds_above_0,
-       .presence = presence::absent},
+      text_row(
+          "fault", "target", in<&fault_rule::targets>,
+          "A host's name, \"worker\", \"arbitrator\" or \"random\" (one of them is drawn), \"leader\", "
+          "\"rank:N\", \"workers\" or \"arbitrators\" (all of them), or \"ada/3\", the script of a host's worker; or "
+          "a list.",
+          line_rule, presence::required, one_or_more),
+      number_row("fault", "at_seconds", in<&fault_rule::at_seconds>, "Trigger: time since training began.", seconds,
+                 presence::absent),
+      number_row("fault", "at_step", in<&fault_rule::at_step>, "Trigger: number of completed steps.", whole,
+                 presence::absent),
+      number_row("fault", "at_window", in<&fault_rule::at_window>, "Trigger: this window has closed.", whole,
+                 presence::absent),
+      number_row("fault", "rate_per_minute", in<&fault_rule::rate_per_minute>,
+                 "Trigger: at random, at this average rate.", settings::open_low(6000), presence::absent),
+      number_row("fault", "every_seconds", in<&fault_rule::every_seconds>,
+                 "With `repeat`: shortest time from one start to the next.", seconds_above_0, presence::absent),
       {"fault", "repeat", in<&fault_rule::repeat>, "How often in all.", whole_from_1},
       {.section = "fault",
        .name = "duration_seconds",

@@ -1,5 +1,6 @@
 #include "simulator/device_profile.hpp"
 
+#include "settings/rows.hpp"
 #include "settings/toml_reader.hpp"
 
 #include <algorithm>
@@ -10,7 +11,9 @@ namespace dynamix::simulator {
 namespace {
 
 using settings::in;
+using settings::number_row;
 using settings::presence;
+using settings::text_row;
 
 constexpr std::size_t profile_bytes_max = 1U << 20;
 constexpr double batch_max = 1048576;
@@ -31,41 +34,20 @@ struct columns {
 };
 
 constexpr settings::field<columns> all_profile_rows[] = {
-    {"profile", "name", in<&columns::name>, "Of the device.", {}, {}, &profile_text_rule, presence::required},
-    {"profile",
-     "source",
-     in<&columns::source>,
-     "Where the figures come from.",
-     {},
-     {},
-     &profile_text_rule,
-     presence::required},
-    {.section = "profile",
-     .name = "batch_highest",
-     .locate = in<&columns::batch_highest>,
-     .doc = "Largest batch that fits in its memory; without it: not known.",
-     .allowed = settings::closed(0, batch_max),
-     .presence = presence::absent},
-    {.section = "profile",
-     .name = "batch",
-     .locate = in<&columns::batch>,
-     .doc = "Batch sizes, whole and rising.",
-     .allowed = settings::closed(1, batch_max),
-     .presence = presence::required,
-     .entries = point_count},
-    {.section = "profile",
-     .name = "milliseconds",
-     .locate = in<&columns::milliseconds>,
-     .doc = "Of a step at each of them; a fall is noise and is made monotone.",
-     .allowed = settings::open_low(1e7),
-     .presence = presence::required,
-     .entries = point_count},
-    {.section = "profile",
-     .name = "evaluation_microseconds",
-     .locate = in<&columns::evaluation_microseconds>,
-     .doc = "Of a sample in an evaluation, forward only; without it evaluations take no time.",
-     .allowed = settings::closed(0, 1e9),
-     .presence = presence::absent},
+    text_row("profile", "name", in<&columns::name>, "Of the device.", profile_text_rule, presence::required),
+    text_row("profile", "source", in<&columns::source>, "Where the figures come from.", profile_text_rule,
+             presence::required),
+    number_row("profile", "batch_highest", in<&columns::batch_highest>,
+               "Largest batch that fits in its memory; without it: not known.", settings::closed(0, batch_max),
+               presence::absent),
+    number_row("profile", "batch", in<&columns::batch>, "Batch sizes, whole and rising.",
+               settings::closed(1, batch_max), presence::required, point_count),
+    number_row("profile", "milliseconds", in<&columns::milliseconds>,
+               "Of a step at each of them; a fall is noise and is made monotone.", settings::open_low(1e7),
+               presence::required, point_count),
+    number_row("profile", "evaluation_microseconds", in<&columns::evaluation_microseconds>,
+               "Of a sample in an evaluation, forward only; without it evaluations take no time.",
+               settings::closed(0, 1e9), presence::absent),
 };
 constexpr std::span<const settings::field<columns>> profile_rows = all_profile_rows;
 

@@ -1,5 +1,6 @@
 #include "simulator/workload.hpp"
 
+#include "settings/rows.hpp"
 #include "settings/toml_reader.hpp"
 
 #include <algorithm>
@@ -15,6 +16,7 @@ using settings::in;
 using settings::open_low;
 using settings::presence;
 using settings::range;
+using settings::text_row;
 
 constexpr std::size_t workload_bytes_max = 1U << 20;
 
@@ -24,22 +26,15 @@ constexpr settings::text_rule workload_text_rule = {
 
 using locator = settings::target (*)(workload&);
 
-constexpr settings::field<workload> text(std::string_view name, locator locate, std::string_view doc) {
-  return {.section = "workload",
-          .name = name,
-          .locate = locate,
-          .doc = doc,
-          .rule = &workload_text_rule,
-          .presence = presence::required};
-}
 constexpr settings::field<workload> figure(std::string_view name, locator locate, range allowed, std::string_view doc,
                                            settings::presence needed = presence::required) {
-  return {.section = "workload", .name = name, .locate = locate, .doc = doc, .allowed = allowed, .presence = needed};
+  return settings::number_row("workload", name, locate, doc, allowed, needed);
 }
 
 constexpr settings::field<workload> all_workload_rows[] = {
-    text("name", in<&workload::name>, "Of the workload."),
-    text("source", in<&workload::source>, "Where the figures come from."),
+    text_row("workload", "name", in<&workload::name>, "Of the workload.", workload_text_rule, presence::required),
+    text_row("workload", "source", in<&workload::source>, "Where the figures come from.", workload_text_rule,
+             presence::required),
     figure("epoch_samples", in<&workload::epoch_samples>, closed(1, 1e12), "Samples of an epoch."),
     figure("gradient_mib", in<&workload::gradient_mib>, closed(0, 1e6), "MiB that are exchanged a step."),
     figure("reference_batch", in<&workload::reference_batch>, closed(1, 1e9), "Global batch B_ref of the curves."),

@@ -3,6 +3,7 @@
 #include "cluster/text_table.hpp"
 #include "node/reports/sheet.hpp"
 #include "node/reports/text.hpp"
+#include "settings/rows.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,9 +12,12 @@
 namespace dynamix::node {
 namespace {
 
+using settings::choice_row;
 using settings::closed;
 using settings::in;
+using settings::number_row;
 using settings::presence;
+using settings::text_row;
 
 constexpr const char* noun = "experiment";
 constexpr std::size_t bytes_max = 1U << 20;
@@ -40,124 +44,57 @@ constexpr settings::text_rule line_rule = {is_any_line, "a line of at most 4096 
 constexpr settings::text_rule part_rule = {is_part_name, "a name of 1 to 64 small letters, digits and '-'"};
 
 const std::vector<settings::field<experiment>> experiment_rows = {
-    {"experiment", "title", in<&experiment::title>, "What it is about.", {}, {}, &filled_rule, presence::required},
-    {"experiment", "claim", in<&experiment::claim>, "What the source says, in a sentence.", {}, {}, &line_rule},
-    {"experiment", "note", in<&experiment::note>, "What a reader has to know of the figures.", {}, {}, &line_rule},
-    {"experiment",
-     "needs",
-     in<&experiment::needs>,
-     "What has to be there before it begins, and how to get it.",
-     {},
-     {},
-     &line_rule},
+    text_row("experiment", "title", in<&experiment::title>, "What it is about.", filled_rule, presence::required),
+    text_row("experiment", "claim", in<&experiment::claim>, "What the source says, in a sentence.", line_rule),
+    text_row("experiment", "note", in<&experiment::note>, "What a reader has to know of the figures.", line_rule),
+    text_row("experiment", "needs", in<&experiment::needs>, "What has to be there before it begins, and how to get it.",
+             line_rule),
     {"experiment", "minutes", in<&experiment::minutes>, "That it takes on two cores, about; 0: not known.",
      closed(0, 1e6)},
-    {"experiment",
-     "gpu",
-     in<&experiment::gpu>,
-     "Further changes of the parts that train, with `--scale gpu`.",
-     {},
-     {},
-     &filled_rule},
+    text_row("experiment", "gpu", in<&experiment::gpu>, "Further changes of the parts that train, with `--scale gpu`.",
+             filled_rule),
 };
 
 const std::vector<settings::field<experiment_part>> part_rows = {
-    {"part",
-     "name",
-     in<&experiment_part::name>,
-     "Its name, and its directory's.",
-     {},
-     {},
-     &part_rule,
-     presence::required},
-    {"part",
-     "clusters",
-     in<&experiment_part::clusters>,
-     "Cluster files, or directories of them; a relative path starts at this file's directory.",
-     {},
-     {},
-     &filled_rule,
-     presence::required,
-     {1, 64, true}},
-    {"part",
-     "policies",
-     in<&experiment_part::policies>,
-     "Comma-separated, as `compare --policies`; empty is what `compare` takes by default.",
-     {},
-     {},
-     &line_rule},
+    text_row("part", "name", in<&experiment_part::name>, "Its name, and its directory's.", part_rule,
+             presence::required),
+    text_row("part", "clusters", in<&experiment_part::clusters>,
+             "Cluster files, or directories of them; a relative path starts at this file's directory.", filled_rule,
+             presence::required, {.least = 1, .most = 64, .bare = true}),
+    text_row("part", "policies", in<&experiment_part::policies>,
+             "Comma-separated, as `compare --policies`; empty is what `compare` takes by default.", line_rule),
     {"part", "seeds", in<&experiment_part::seeds>, "Runs of each policy.", closed(1, 1000)},
     {"part", "episodes", in<&experiment_part::episodes>,
      "Runs in a row, over which a policy that learns goes on learning; the tables are of the last one.",
      closed(1, 1000)},
     {"part", "simulate", in<&experiment_part::simulate>, "In virtual time instead of training on this machine."},
-    {"part",
-     "set",
-     in<&experiment_part::set>,
-     "Changes of the cluster files, each \"section.field=value\".",
-     {},
-     {},
-     &filled_rule},
+    text_row("part", "set", in<&experiment_part::set>, "Changes of the cluster files, each \"section.field=value\".",
+             filled_rule),
 };
 
 const std::vector<settings::field<experiment_finding>> finding_rows = {
-    {"finding",
-     "text",
-     in<&experiment_finding::text>,
-     "What is measured, in a few words.",
-     {},
-     {},
-     &filled_rule,
-     presence::required},
-    {"finding",
-     "part",
-     in<&experiment_finding::part>,
-     "The part whose policy is judged.",
-     {},
-     {},
-     &part_rule,
-     presence::required},
-    {"finding", "policy", in<&experiment_finding::policy>, "The policy that is judged.", {}, {}, &filled_rule},
-    {"finding",
-     "to_part",
-     in<&experiment_finding::to_part>,
-     "The part that it is compared with; empty is the same one.",
-     {},
-     {},
-     &line_rule},
-    {"finding",
-     "to_policy",
-     in<&experiment_finding::to_policy>,
-     "The policy that it is compared with; best-rival is the fastest of lb-bsp, omnilearn and goodput.",
-     {},
-     {},
-     &filled_rule},
-    {"finding",
-     "figure",
-     in<&experiment_finding::figure>,
-     "`seconds`: mean time to the target over the other's; `speed`: samples per second over the other's; `accuracy`:"
-     " final test accuracy less the other's, in percentage points; `equal-time`: the same of the newest "
-     "evaluations when the shorter of both runs has ended, mean of the seeds; `interventions`: the guard's share "
-     "of the policy's own windows, in percent; `plateau`: the episode in which the mean reward has come 95 % of "
-     "the way from the first one's to the mean of the last third, median of the seeds in which it rises.",
-     {},
-     figure_names},
-    {"finding",
-     "at_least",
-     in<&experiment_finding::at_least>,
-     "The claim holds from here on.",
-     closed(-bound_most, bound_most),
-     {},
-     nullptr,
-     presence::absent},
-    {"finding",
-     "at_most",
-     in<&experiment_finding::at_most>,
-     "The claim holds up to here.",
-     closed(-bound_most, bound_most),
-     {},
-     nullptr,
-     presence::absent},
+    text_row("finding", "text", in<&experiment_finding::text>, "What is measured, in a few words.", filled_rule,
+             presence::required),
+    text_row("finding", "part", in<&experiment_finding::part>, "The part whose policy is judged.", part_rule,
+             presence::required),
+    text_row("finding", "policy", in<&experiment_finding::policy>, "The policy that is judged.", filled_rule),
+    text_row("finding", "to_part", in<&experiment_finding::to_part>,
+             "The part that it is compared with; empty is the same one.", line_rule),
+    text_row("finding", "to_policy", in<&experiment_finding::to_policy>,
+             "The policy that it is compared with; best-rival is the fastest of lb-bsp, omnilearn and goodput.",
+             filled_rule),
+    choice_row(
+        "finding", "figure", in<&experiment_finding::figure>,
+        "`seconds`: mean time to the target over the other's; `speed`: samples per second over the other's; `accuracy`:"
+        " final test accuracy less the other's, in percentage points; `equal-time`: the same of the newest "
+        "evaluations when the shorter of both runs has ended, mean of the seeds; `interventions`: the guard's share "
+        "of the policy's own windows, in percent; `plateau`: the episode in which the mean reward has come 95 % of "
+        "the way from the first one's to the mean of the last third, median of the seeds in which it rises.",
+        figure_names),
+    number_row("finding", "at_least", in<&experiment_finding::at_least>, "The claim holds from here on.",
+               closed(-bound_most, bound_most), presence::absent),
+    number_row("finding", "at_most", in<&experiment_finding::at_most>, "The claim holds up to here.",
+               closed(-bound_most, bound_most), presence::absent),
 };
 
 class experiment_reader {
