@@ -48,7 +48,9 @@ void add_keys(CLI::App& app, command_context& context);
 
 /// Writes "dynamix-node: error: MESSAGE" and returns exit_refused.
 int refuse(std::ostream& err, const std::string& message);
-/// The same for a message that begins with a place in a file.
+/// The same, but returns exit_failed.
+int fail(std::ostream& err, const std::string& message);
+/// As `refuse`, of a message that begins with a place in a file.
 int refuse_at(std::ostream& err, const cluster::file_error& error);
 
 } // namespace dynamix::node

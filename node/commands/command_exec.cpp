@@ -289,10 +289,8 @@ int exec(const exec_arguments& arguments, command_context& context) {
   const run_directory run(arguments.out.empty() ? default_run_path(*file) : arguments.out);
   if (!run.empty())
     return refuse(context.err, run.path() + " exists and is not empty; choose another --out");
-  if (const auto problem = prepare_directory(run, *file); !problem.empty()) {
-    context.err << "dynamix-node: error: " << problem << "\n";
-    return exit_failed;
-  }
+  if (const auto problem = prepare_directory(run, *file); !problem.empty())
+    return fail(context.err, problem);
 
   auto options = local_options(*file, run);
   options.trace = arguments.trace;

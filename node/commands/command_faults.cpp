@@ -183,10 +183,8 @@ int run_harmed(const faults_arguments& arguments, broken_run& setting, command_c
   const stop_signals signals(second_signal::hurries); // before any other thread
   prepare_children();
   live_output live(arguments.json ? context.err : context.out, output_style::detect());
-  if (const auto problem = prepare_directory(run, file); !problem.empty()) {
-    context.err << "dynamix-node: error: " << problem << "\n";
-    return exit_failed;
-  }
+  if (const auto problem = prepare_directory(run, file); !problem.empty())
+    return fail(context.err, problem);
   std::optional<local_run> unharmed;
   if (plan.compare && !(unharmed = run_unharmed(plain, run, live, signals, context.err)))
     return exit_failed;

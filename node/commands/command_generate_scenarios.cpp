@@ -42,10 +42,8 @@ int generate(const generate_arguments& arguments, command_context& context) {
     for (const auto& file : made.files) {
       const auto path = std::filesystem::path(arguments.out) / file.path;
       std::filesystem::create_directories(path.parent_path());
-      if (const auto problem = storage::write_file_atomically(path.string(), file.text); !problem.empty()) {
-        context.err << "dynamix-node: error: " << problem << "\n";
-        return exit_failed;
-      }
+      if (const auto problem = storage::write_file_atomically(path.string(), file.text); !problem.empty())
+        return fail(context.err, problem);
     }
   }
   context.out << fmt::format("{} scenarios in {}; run them with: dynamix-node compare --simulate --cluster {}\n",

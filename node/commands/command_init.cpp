@@ -201,10 +201,8 @@ int init(const init_arguments& arguments, command_context& context) {
       problem = links::issue_keys(keys, host.name, key_request_of(parsed.file));
       issued.push_back(host.name);
     }
-  if (!problem.empty()) {
-    context.err << "dynamix-node: error: " << problem << "\n";
-    return exit_failed;
-  }
+  if (!problem.empty())
+    return fail(context.err, problem);
   for (const auto& words : listed.left_aside)
     context.err << fmt::format("warning: {}: {} is left aside\n", arguments.hostfile, words);
   for (const auto& name : listed.again)

@@ -43,11 +43,6 @@ std::optional<keys_task> prepare(const keys_arguments& arguments, std::ostream& 
   return keys_task{std::move(*file), std::move(directory), std::move(request)};
 }
 
-int fail(const std::string& problem, std::ostream& err) {
-  err << "dynamix-node: error: " << problem << "\n";
-  return exit_failed;
-}
-
 std::string copy_hint(const std::string& directory) {
   return fmt::format("Copy {0}/hosts/NAME to the same place on host NAME; {0}/README.txt says how.\n", directory);
 }
@@ -57,7 +52,7 @@ int init(const keys_arguments& arguments, command_context& context) {
   if (!task)
     return exit_refused;
   if (const auto problem = links::make_keys(task->directory, task->request); !problem.empty())
-    return fail(problem, context.err);
+    return fail(context.err, problem);
   context.out << fmt::format("Made an authority and the certificates of {} hosts in {}, valid for {} days.\n",
                              task->request.hosts.size(), task->directory, task->request.host_days)
               << copy_hint(task->directory)
@@ -78,7 +73,7 @@ int issue(const keys_arguments& arguments, command_context& context) {
       (task->file.membership != cluster::membership_kind::open || !cluster::is_host_name(arguments.host)))
     return refuse(context.err, "--host is " + arguments.host + ", which is not a host of " + arguments.cluster);
   if (const auto problem = links::issue_keys(task->directory, arguments.host, task->request); !problem.empty())
-    return fail(problem, context.err);
+    return fail(context.err, problem);
   context.out << fmt::format("Made a new key and certificate of host {0} in {1}/hosts/{0}, valid for {2} days.\n",
                              arguments.host, task->directory, task->request.host_days)
               << copy_hint(task->directory)
@@ -109,7 +104,7 @@ int rotate(const keys_arguments& arguments, command_context& context) {
     return exit_refused;
   links::rotation_step made{};
   if (const auto problem = links::rotate_keys(task->directory, task->request, made); !problem.empty())
-    return fail(problem, context.err);
+    return fail(context.err, problem);
   context.out << told(made) << copy_hint(task->directory);
   return exit_done;
 }
@@ -120,7 +115,7 @@ int show(const keys_arguments& arguments, command_context& context) {
     return exit_refused;
   std::vector<links::listed_certificate> found;
   if (const auto problem = links::list_keys(task->directory, found); !problem.empty())
-    return fail(problem, context.err);
+    return fail(context.err, problem);
   for (const auto& [path, facts] : found)
     context.out << fmt::format("{}\n    {}\n    valid until {}\n    SHA-256 {}\n", path,
                                facts.is_authority ? facts.subject : "host " + facts.name,

@@ -42,10 +42,7 @@ int prepare(const launch_arguments& arguments, const run_directory& run, const c
   if (const auto reason = arguments.resume.empty() ? "" : refuse_finished(run, file); !reason.empty())
     return refuse(err, reason);
   const auto problem = prepare_directory(run, file);
-  if (problem.empty())
-    return exit_done;
-  err << "dynamix-node: error: " << problem << "\n";
-  return exit_failed;
+  return problem.empty() ? exit_done : fail(err, problem);
 }
 
 std::string resume_hint(const launch_arguments& arguments, const run_directory& run) {
@@ -87,10 +84,8 @@ int launch_hosts(launch_arguments& arguments, command_context& context) {
     problem = make_run_keys(*file, run, options.keys);
   if (problem.empty())
     problem = start_remotely(options, remote);
-  if (!problem.empty()) {
-    context.err << "dynamix-node: error: " << problem << "\n";
-    return exit_failed;
-  }
+  if (!problem.empty())
+    return fail(context.err, problem);
   live_output live(arguments.json ? context.err : context.out, output_style::detect());
   if (!options.quiet)
     live.print(fmt::format("{}: {} hosts, {} workers, policy {}, seed {}, run directory {}, on the hosts {}/HOST",

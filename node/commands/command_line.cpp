@@ -135,9 +135,13 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
   try {
     return context.work();
   } catch (const std::exception& error) { // a full disk, no memory: nothing that a command could answer better
-    err << "dynamix-node: error: " << error.what() << "\n";
-    return exit_failed;
+    return fail(err, error.what());
   }
+}
+
+int fail(std::ostream& err, const std::string& message) {
+  err << "dynamix-node: error: " << message << "\n";
+  return exit_failed;
 }
 
 int refuse(std::ostream& err, const std::string& message) {

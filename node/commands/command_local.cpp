@@ -46,10 +46,7 @@ int prepare(const local_arguments& arguments, const run_directory& run, const cl
   if (const auto reason = resume ? refuse_finished(run, file) : ""; !reason.empty())
     return refuse(err, reason);
   const auto problem = prepare_directory(run, file);
-  if (problem.empty())
-    return exit_done;
-  err << "dynamix-node: error: " << problem << "\n";
-  return exit_failed;
+  return problem.empty() ? exit_done : fail(err, problem);
 }
 
 /// The lines that say how to go on after a run that did not come to its end.

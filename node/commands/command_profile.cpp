@@ -139,10 +139,8 @@ int measure_profile(const profile_arguments& arguments, command_context& context
                                                   .seconds_per_batch = arguments.seconds},
                                                  time, [&](const std::string& line) { live.progress(line); });
   }
-  if (!measured.problem.empty()) {
-    context.err << "dynamix-node: error: " << measured.problem << "\n";
-    return exit_failed;
-  }
+  if (!measured.problem.empty())
+    return fail(context.err, measured.problem);
   context.out << (arguments.json ? json_of(measured)
                                  : table_of(measured) + "an evaluation takes " +
                                        fixed(1e6 * measured.evaluation_seconds, 1) + " us per sample\n");
@@ -151,10 +149,8 @@ int measure_profile(const profile_arguments& arguments, command_context& context
   if (arguments.out.empty())
     return exit_done;
   const auto problem = storage::write_file_atomically(arguments.out, to_toml(profile_of(*file, measured)));
-  if (!problem.empty()) {
-    context.err << "dynamix-node: error: " << problem << "\n";
-    return exit_failed;
-  }
+  if (!problem.empty())
+    return fail(context.err, problem);
   if (!arguments.json)
     context.out << "profile: " << arguments.out << "\n";
   return exit_done;

@@ -33,10 +33,8 @@ int report(const report_arguments& arguments, command_context& context) {
     return exit_done;
   }
   const auto path = arguments.html.empty() ? run.page() : arguments.html;
-  if (const auto problem = storage::write_file_atomically(path, page); !problem.empty()) {
-    context.err << "dynamix-node: error: " << problem << "\n";
-    return exit_failed;
-  }
+  if (const auto problem = storage::write_file_atomically(path, page); !problem.empty())
+    return fail(context.err, problem);
   context.out << "\nWith charts, each to be saved as PNG: " << path << "\n";
   return exit_done;
 }

@@ -413,10 +413,8 @@ int run(const run_arguments& arguments, command_context& context) {
   if (options.policy_from.empty())
     options.policy_from = find_default_parameters(*file);
 
-  if (problem = begin_run(run, *file, host->name, arguments, signals.token()); !problem.empty()) {
-    context.err << "dynamix-node: error: " << problem << "\n";
-    return exit_failed;
-  }
+  if (problem = begin_run(run, *file, host->name, arguments, signals.token()); !problem.empty())
+    return fail(context.err, problem);
   if (const auto caution = loopback_caution(*file, *host, addresses_of(host->address)); !caution.empty())
     spdlog::warn("listens_on_loopback reason={}", storage::quoted(caution));
   options.kernel = start_measuring(options);

@@ -208,10 +208,8 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
       return refuse_at(context.err, error);
   if (problem.empty() && !arguments.insecure && !setup.file.insecure)
     problem = make_swarm_keys(setup, shares.size());
-  if (!problem.empty()) {
-    context.err << "dynamix-node: error: " << problem << "\n";
-    return exit_failed;
-  }
+  if (!problem.empty())
+    return fail(context.err, problem);
 
   setup.run.deciding = deciding_levels(setup, shares.size());
   add_parts(setup, shares.size());
