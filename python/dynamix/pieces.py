@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import copy
-from typing import Any, Callable, Deque, List, Mapping, MutableMapping, MutableSequence, Sequence, Tuple
+from typing import Any, Callable, Deque, List, Mapping, MutableMapping, Sequence, Tuple
 
 import torch
 

@@ -20,7 +20,6 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 import zlib
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # a store's lost connection is told with a stack, whose names take seconds to find

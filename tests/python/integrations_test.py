@@ -5,7 +5,6 @@ import importlib.util
 import logging
 import os
 import subprocess
-import sys
 import tempfile
 import unittest
 import warnings

@@ -16,7 +16,7 @@ import unittest.mock
 import ranks  # noqa: F401  (finds the package)
 
 from dynamix import __main__ as command
-from dynamix import library, tensorboard
+from dynamix import tensorboard
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 LEDGER = SOURCE / "tests/unit/ledger/golden/faulty"

@@ -3,7 +3,6 @@ import collections
 import contextlib
 import datetime
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
