@@ -47,6 +47,12 @@ class Commands(unittest.TestCase):
                         seen += 1
         self.assertGreater(seen, 100)
 
+    def test_have_verbs_that_make_has(self):
+        verbs = re.findall(r"^([a-z-]+):", (pages.SOURCE / "Makefile").read_text(encoding="utf-8"), re.M)
+        seen = {verb for page in pages.PAGES for verb in re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(encoding="utf-8"), re.M)}
+        self.assertIn("run", seen)
+        self.assertLessEqual(seen, set(verbs))
+
     def test_are_told_apart_from_what_is_printed(self):
         told = [line for page in pages.PAGES for line in pages.commands(page)]
         for line in ("dynamix-node doctor", "prometheus --config.file=deployments/prometheus/prometheus.yml",
