@@ -112,6 +112,8 @@ requires std::is_enum_v<T>
 void break_field(T& field, no_rule, const std::string& path, const refused& check) {
   const auto last = static_cast<int>(std::rbegin(names_of<T>::table)->value);
   try_wrong(field, path + " is unknown", check, static_cast<T>(last + 1));
+  if (static_cast<int>(std::begin(names_of<T>::table)->value) > 0)
+    try_wrong(field, path + " is unknown", check, static_cast<T>(0));
 }
 
 template <class T>
