@@ -100,12 +100,8 @@ INSTANTIATE_TEST_SUITE_P(
         broken_file{"epochs = 2", "epochs = \"two\"",
                     "f.toml:7:10: training.epochs is a string; it must be a number in (0, 10000]"},
         broken_file{"epochs = 2", "epochs = true", "f.toml:7:10: training.epochs is a boolean; it must be a number"},
-        broken_file{"epochs = 2", "epochs = 2026-01-01",
-                    "f.toml:7:10: training.epochs is a date or time; it must be a number"},
         broken_file{"name = \"four\"", "name = 4",
                     "f.toml:2:8: cluster.name is an integer; it must be a name of 1 to 64"},
-        broken_file{"model = \"lenet\"", "model = 5",
-                    "f.toml:5:9: training.model is an integer; it must be one of \"lenet\""},
         broken_file{"actions = [-25, 0, 25]", "actions = 25",
                     "f.toml:13:11: arbitrator.actions is an integer; it must be a list of integers in "},
         broken_file{"actions = [-25, 0, 25]", "actions = [-25, 0, 2.5]",
@@ -117,49 +113,28 @@ INSTANTIATE_TEST_SUITE_P(
                     "f.toml:17:11: telemetry.sources is a string; it must be a list of \"ebpf\", \"tcp_info\", "
                     "\"procfs\", \"nvml\""},
         // out of range
-        broken_file{"learning_rate = 0.05", "learning_rate = -1",
-                    "f.toml:6:17: training.learning_rate is -1; it must be in (0, 10]"},
         broken_file{"learning_rate = 0.05", "learning_rate = 0",
                     "f.toml:6:17: training.learning_rate is 0; it must be in (0, 10]"},
         broken_file{"learning_rate = 0.05", "learning_rate = nan",
                     "f.toml:6:17: training.learning_rate is nan; it must be in (0, 10]"},
-        broken_file{"learning_rate = 0.05", "learning_rate = inf", "f.toml:6:17: training.learning_rate is inf; "},
         broken_file{"epochs = 2", "momentum = 1.0", "f.toml:7:12: training.momentum is 1; it must be in [0, 1)"},
-        broken_file{"seed = 7", "seed = -1", "f.toml:3:8: cluster.seed is -1; it must be in [0, "},
-        broken_file{"seed = 7", "detect_ms = 50", "f.toml:3:13: cluster.detect_ms is 50; it must be in [100, 60000]"},
-        broken_file{"policy = \"ppo\"", "window_steps = 0",
-                    "f.toml:12:16: arbitrator.window_steps is 0; it must be in [1, 10000]"},
         broken_file{"port = 7401", "port = 0", "f.toml:20:8: host.port is 0; it must be in [1, 65535]"},
-        broken_file{"port = 7401", "port = 70000", "f.toml:20:8: host.port is 70000; it must be in [1, 65535]"},
-        broken_file{"compute_slowdown = 2.0", "compute_slowdown = 0.5",
-                    "f.toml:26:20: host.compute_slowdown is 0.5; it must be in [1, 100]"},
-        broken_file{"at_seconds = 20", "at_seconds = -1",
-                    "f.toml:31:14: host.emulate.at_seconds is -1; it must be in (0, "},
         // choices and texts
         broken_file{"policy = \"ppo\"", "policy = \"pop\"",
                     "f.toml:12:10: arbitrator.policy is \"pop\"; did you mean \"ppo\"? it must be one of \"static\", "
                     "\"static-best\", \"lb-bsp\", "},
         broken_file{
-            "epochs = 2", "exchange = \"tree\"",
-            "f.toml:7:12: training.exchange is \"tree\"; it must be one of \"ring\", \"parameter-server\", \"auto\""},
-        broken_file{
             "epochs = 2", "trainer = \"client\"\nexchange = \"auto\"",
             "f.toml:8:12: training.exchange is \"auto\"; it must be \"ring\" with training.trainer = \"client\", "
             "whose program sums its gradients itself"},
-        broken_file{"epochs = 2", "compression = \"zip\"",
-                    "f.toml:7:15: training.compression is \"zip\"; it must be one of \"none\", \"union\", \"gather\", "
-                    "\"lhc\""},
         broken_file{"epochs = 2", "trainer = \"client\"\ncompression = \"lhc\"",
                     "f.toml:8:15: training.compression is \"lhc\"; it must be \"none\" with training.trainer = "
                     "\"client\", whose program sums its gradients itself"},
         broken_file{"epochs = 2", "top_k = 0.1",
                     "f.toml:7:9: training.top_k makes gradients sparse; it needs a training.compression that"},
-        broken_file{"epochs = 2", "top_k = 1", "f.toml:7:9: training.top_k is 1; it must be in [0, 1)"},
         broken_file{"roles = [\"arbitrator\"]", "roles = [\"arbitrator\", \"server\"]",
                     "f.toml:21:9: host \"north\" only sums gradients, which needs training.exchange = "
                     "\"parameter-server\" or \"auto\""},
-        broken_file{"epochs = 2", "interactions_scale = 0",
-                    "f.toml:7:22: training.interactions_scale is 0; it must be in (0, 1]"},
         broken_file{"epochs = 2", "device = \"gpu\"",
                     "f.toml:7:10: training.device is \"gpu\"; did you mean \"cpu\"? it must be one of"},
         broken_file{"epochs = 2", "data_path = \"\"",
@@ -171,7 +146,6 @@ INSTANTIATE_TEST_SUITE_P(
         broken_file{"address = \"127.0.0.1\"", "address = \"127.0.0.256\"",
                     "f.toml:24:11: host.address is \"127.0.0.256\"; it must be an IPv4 or IPv6 address or a host name"},
         broken_file{"address = \"127.0.0.1\"", "address = \"0.0.0.0\"", "f.toml:24:11: host.address is \"0.0.0.0\"; "},
-        broken_file{"address = \"127.0.0.1\"", "address = \"a b\"", "f.toml:24:11: host.address is \"a b\"; "},
         // missing
         broken_file{"name = \"four\"\n", "", "f.toml:1:1: cluster.name is missing; it must be a name"},
         broken_file{"port = 7401\n", "", "f.toml:18:1: host.port is missing; it must be an integer in [1, 65535]"},
@@ -240,7 +214,6 @@ INSTANTIATE_TEST_SUITE_P(
                     "f.toml:14:10: arbitrator.shards needs arbitrator.topology = \"tree\""},
         broken_file{"[ppo]", "topology = \"tree\"\nshards = [\"nobody\"]\n[ppo]",
                     "f.toml:15:10: arbitrator.shards names \"nobody\", which is not a host of this file"},
-        broken_file{"[ppo]", "fanout = 1\n[ppo]", "f.toml:14:10: arbitrator.fanout is 1; it must be in [2, 256]"},
         broken_file{"[ppo]", "[dashboard]\nlisten = \"8080\"\n[ppo]",
                     "f.toml:15:10: dashboard.listen is \"8080\"; it must be an address and a port such as"},
         broken_file{"[ppo]", "[dashboard]\nlisten = \"0.0.0.0:8080\"\n[ppo]",
@@ -253,8 +226,6 @@ INSTANTIATE_TEST_SUITE_P(
                     "f.toml:14:13: arbitrator.replicas holds an entry that is \"\"; it must be a name of 1 to 64"},
         broken_file{"[ppo]", "replicas = [\"north\", \"ada\", \"ben\"]\n[ppo]",
                     "f.toml:14:12: arbitrator.replicas must name exactly the hosts that have the role"},
-        broken_file{"[batch]", "[supervision]\nperiod_ms = 10\n[batch]",
-                    "f.toml:9:13: supervision.period_ms is 10; it must be in [1000, 3600000]"},
         broken_file{
             "at_seconds = 20", "at_seconds = 10",
             "f.toml:31:14: host.emulate.at_seconds is 10; it must be above that of the entry before, which is 10"}),
