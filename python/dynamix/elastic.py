@@ -21,6 +21,7 @@ import pathlib
 import pickle
 import threading
 import time
+import types
 import zlib
 from datetime import timedelta
 from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Protocol, Sequence, Set
@@ -350,16 +351,6 @@ class Members(Peers):
         value = torch.tensor([own], dtype=torch.float64, device="cpu")
         return Sum(own, value, self._start(lambda: self._row_group.allreduce([value])))
 
-    def gather_objects(self, own: object) -> List[Any]:
-        """The objects of the present members; None of the others."""
-        mine = torch.frombuffer(bytearray(json.dumps(own).encode()), dtype=torch.uint8)
-        sizes = self.gather(torch.tensor([mine.numel()], dtype=torch.int64, device="cpu")).wait()
-        row = torch.zeros(int(sizes.max()), dtype=torch.uint8, device="cpu")
-        row[:mine.numel()] = mine
-        rows = self.gather(row).wait()
-        return [json.loads(bytes(rows[member, :int(sizes[member])].tolist())) if self.present[member] else None
-                for member in range(self.size)]
-
     def broadcast(self, values: torch.Tensor, source: int) -> None:
         """In place, from the member at `source`."""
         options = _distributed.BroadcastOptions()
@@ -502,11 +493,11 @@ class Alignment:
         if source == self._members.position:
             torch.save({"model": self._model.state_dict(), "rows": self.rows,
                         "optimizers": [each.state_dict() for each in self._optimizers],
-                        "schedulers": [each.state_dict() for each in self._schedulers], "run": self._run.state_dict()}, stream)
+                        "schedulers": [_state_of(each) for each in self._schedulers], "run": self._run.state_dict()}, stream)
         packed = bytearray(stream.getvalue())
         size = torch.tensor([len(packed)], dtype=torch.int64, device="cpu")
         self._members.broadcast(size, source)
-        values = torch.frombuffer(packed, dtype=torch.uint8) if packed else torch.zeros(int(size), dtype=torch.uint8, device="cpu")
+        values = torch.frombuffer(packed, dtype=torch.uint8) if packed else torch.empty(int(size), dtype=torch.uint8, device="cpu")
         self._members.broadcast(values, source)
         return bytes(values.numpy())
 
@@ -533,6 +524,11 @@ class Alignment:
         for scheduler, saved in zip(self._schedulers, state["schedulers"]):
             scheduler.load_state_dict(saved)
         self._run.restore(state["run"])
+
+
+def _state_of(scheduler: Any) -> Dict[str, Any]:
+    """Without functions, which every member has itself: SWALR keeps one in its state in torch 2.6."""
+    return {name: value for name, value in scheduler.state_dict().items() if not isinstance(value, types.FunctionType)}
 
 
 def _of_numpy() -> List[Any]:

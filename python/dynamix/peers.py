@@ -6,7 +6,9 @@ from __future__ import annotations
 import atexit
 import ctypes
 import datetime
+import json
 import logging
+import operator
 import os
 import sys
 import threading
@@ -17,6 +19,7 @@ from typing import Any, List, Optional
 import torch
 import torch.distributed
 
+from .client import DynamixError
 from .leaving import Notes, Watched, watch
 from .sockets import Connections
 
@@ -24,6 +27,7 @@ _distributed: Any = torch.distributed
 _POLL_SECONDS = 0.02
 _END_SECONDS = 5  # that a thread which looks into the store is waited for
 _LISTED_MEMBERS = 512  # of larger groups nobody compares connections, which are as many as members on each
+_SAID_BYTES_MAX = 16 << 20  # of what a member says at once
 _alive: "weakref.WeakSet[Peers]" = weakref.WeakSet()
 
 
@@ -39,7 +43,7 @@ class Gathering:
         self._work = work
 
     def wait(self) -> torch.Tensor:
-        """int64 of shape (members, columns)."""
+        """Of shape (members, columns)."""
         if self._work is not None:
             self._work.wait()
             self._work = None
@@ -141,13 +145,13 @@ class Peers:
         return Watched(work, self.notes) if values.device.type == "cpu" else work
 
     def gather(self, row: torch.Tensor, again: bool = False) -> Gathering:
-        """Starts to gather the members' rows: int64 of shape (columns,), the same on all. `again`: nobody needs the
+        """Starts to gather the members' rows: whole numbers of shape (columns,), the same on all. `again`: nobody needs the
         rows any more that were gathered so before, and theirs is the memory of these."""
         if self._side is None:
             return Gathering(row.unsqueeze(0).clone(), None)
         rows = self._rows if again else None
         if rows is None:
-            rows = torch.empty((self.size, row.numel()), dtype=torch.int64, device="cpu")
+            rows = torch.empty((self.size, row.numel()), dtype=row.dtype, device="cpu")
             if again:
                 self._rows, self._views = rows, [list(rows.unbind(0))]
         # Of the group itself: torch.distributed's takes three times as long for so little.
@@ -174,12 +178,20 @@ class Peers:
         return self.gather(row).wait()
 
     def gather_objects(self, own: object) -> List[Any]:
-        """The members' objects, by position. Waits for all."""
-        if self._side is None:
-            return [own]
-        objects: List[Any] = [None] * self.size
-        _distributed.all_gather_object(objects, own, group=self._side)
-        return objects
+        """What the members say, by position, as JSON gives it back: tuples come as lists, numbers of numpy as Python's. None of those
+        that are absent. Waits for all. Nothing that another member sends is run as code, as it would be by unpickling.
+
+        Raises DynamixError where one sends what is none, or too much.
+        """
+        mine = torch.frombuffer(bytearray(json.dumps(own, default=operator.index).encode()), dtype=torch.uint8)
+        sizes: List[int] = self.gather(torch.tensor([mine.numel()], dtype=torch.int64, device="cpu")).wait()[:, 0].tolist()
+        longest = max(sizes)
+        if longest > _SAID_BYTES_MAX:
+            raise DynamixError(f"member {sizes.index(longest)} says {longest} bytes at once; {_SAID_BYTES_MAX} are taken")
+        row = torch.zeros(longest, dtype=torch.uint8, device="cpu")
+        row[:mine.numel()] = mine
+        rows = self.gather(row).wait()
+        return [_read(member, bytes(rows[member, :size].numpy())) if size > 0 else None for member, size in enumerate(sizes)]
 
     def from_first(self, own: Any) -> Any:
         """The object of member 0. Waits for it."""
@@ -210,6 +222,14 @@ class Peers:
         if notes is not None and notes.has_lost_one():
             return False
         return None
+
+
+def _read(member: int, said: bytes) -> Any:
+    try:
+        return json.loads(said)
+    except (ValueError, RecursionError) as problem:
+        raise DynamixError(f"what member {member} says cannot be read: {problem}") from None
+
 
 @atexit.register
 def _leave_groups() -> None:

@@ -1,6 +1,5 @@
 """Members of an elastic run may be killed at any moment: the others go on at once, and no sample is lost or used twice."""
 import ctypes
-import io
 import json
 import mmap
 import os
@@ -15,7 +14,6 @@ import unittest
 
 import agents
 import elastic
-import numpy
 import ranks
 import torch
 import torch.distributed
@@ -26,7 +24,7 @@ import dynamix
 import dynamix.elastic
 from dynamix import structures as raw
 from dynamix.client import Client
-from dynamix.elastic import Members, _load
+from dynamix.elastic import Members
 from dynamix.peers import Broken
 
 
@@ -391,54 +389,6 @@ class Introductions(unittest.TestCase):
             changed = [column for column, (one, other) in enumerate(zip(plain, self.columns(**given))) if one != other]
             self.assertTrue(changed, given)
             self.assertEqual({column >= raw.LOADER_COLUMNS for column in changed}, {is_of_loader}, given)
-
-
-class Commands:
-    """Of a member that lies: in place of its state."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return pathlib.Path.touch, (pathlib.Path(self.path),)
-
-
-class States(unittest.TestCase):
-    def packed(self, state):
-        stream = io.BytesIO()
-        torch.save(state, stream)
-        return stream.getvalue()
-
-    def test_of_a_member_that_lies_run_no_code_here(self):
-        with tempfile.TemporaryDirectory() as folder:
-            made = pathlib.Path(folder, "made")
-            packed = self.packed({"model": Commands(made)})
-            torch.load(io.BytesIO(packed), weights_only=False)
-            self.assertTrue(made.exists(), "where pickle is believed it is an attack")
-            made.unlink()
-            with self.assertRaisesRegex(dynamix.DynamixError, "add_safe_globals"):
-                _load(packed)
-            self.assertFalse(made.exists())
-
-    def test_of_rates_that_are_numbers_of_numpy_are_taken(self):
-        named = torch.serialization.get_safe_globals()
-        for rate in (numpy.float64(0.1), numpy.sqrt(0.02), numpy.float32(0.1), numpy.linspace(0, 1, 5)[1]):
-            state = torch.optim.SGD([nn.Parameter(torch.ones(3))], lr=rate).state_dict()
-            found = _load(self.packed(state))["param_groups"][0]["lr"]
-            self.assertEqual((type(found), found), (type(rate), rate))
-        self.assertCountEqual(torch.serialization.get_safe_globals(), named)
-
-    def test_of_schedulers_and_optimisers_are_taken(self):
-        parameter = nn.Parameter(torch.ones(3))
-        rates = torch.optim.lr_scheduler
-        for make_scheduler in (lambda of: rates.OneCycleLR(of, 0.1, total_steps=9), lambda of: rates.LambdaLR(of, lambda epoch: 0.9),
-                               lambda of: rates.CyclicLR(of, 0.01, 0.1), rates.ReduceLROnPlateau,
-                               lambda of: rates.SequentialLR(of, [rates.ConstantLR(of), rates.ExponentialLR(of, 0.9)], [2])):
-            optimizer = torch.optim.SGD([parameter], lr=0.1, momentum=0.9)
-            (parameter ** 2).sum().backward()
-            optimizer.step()
-            state = [optimizer.state_dict(), make_scheduler(optimizer).state_dict()]
-            self.assertEqual(str(_load(self.packed(state))), str(state))
 
 
 def train_beside_one_that_is_refused(_, __, folder, rank):

@@ -156,7 +156,7 @@ class Joins:
             self.dynamix_run.close(again=True)
             self.dynamix_run = None
         source = source_of(trainer.get_train_dataloader())
-        self._batches = _Batches(source, _sum_over_processes(source.batch_size))
+        self._batches = _Batches(source, _sum_over_processes(source.batch_size, trainer.args.device))
         return self._batches
 
     def set_initial_training_values(self, args: Any, dataloader: Any) -> Tuple[Any, ...]:
@@ -279,12 +279,11 @@ class Joins:
         self.dynamix_run = self._batches = None
 
 
-def _sum_over_processes(number: int) -> int:
-    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
-        return number
-    numbers: List[Any] = [None] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(numbers, number)
-    return sum(numbers)
+def _sum_over_processes(number: int, device: torch.device) -> int:
+    total = torch.tensor([number], device=device)
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.all_reduce(total)
+    return int(total)
 
 
 class Trainer(Joins, transformers.Trainer):
