@@ -15,6 +15,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <list>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -33,8 +34,9 @@ struct header {
   std::uint64_t bytes = 0;
 };
 
-/// Messages that a peer may wait for before they are sent: far more than any collective has under way.
-constexpr std::size_t awaited_max = 1 << 16;
+/// Rows of messages that a peer may wait for before they are sent. A bucket is two rows at most through servers, and
+/// eight in a ring, so this is of 512 buckets at least.
+constexpr std::size_t awaited_rows_max = 1 << 12;
 /// Headers are small and come many at a time.
 constexpr std::size_t input_bytes = 4 << 10;
 /// Read from one peer before the next has its turn.
@@ -60,10 +62,16 @@ struct incoming {
   mesh::completion done;
 };
 
-/// Messages to one peer in one lane.
+/// Messages of one length that are waited for one after the other.
+struct awaited_row {
+  std::uint64_t bytes = 0;
+  std::uint64_t count = 0;
+};
+
+/// Messages to one peer in one lane. The peer says how many lanes there are, so lists, which are small while empty.
 struct lane_out {
-  std::deque<outgoing> messages;     ///< that nobody waits for yet
-  std::deque<std::uint64_t> awaited; ///< lengths of messages that are waited for and were not sent yet
+  std::list<outgoing> messages;   ///< that nobody waits for yet
+  std::list<awaited_row> awaited; ///< that were not sent yet
 };
 
 struct peer {
@@ -75,7 +83,7 @@ struct peer {
   std::deque<outgoing> out;
   bool wants_output = false; ///< of the kernel
   std::map<std::uint64_t, lane_out> lanes_out;
-  std::size_t awaited = 0; ///< in all lanes
+  std::size_t awaited_rows = 0; ///< in all lanes
 
   std::map<std::uint64_t, std::deque<incoming>> lanes_in;
   std::array<std::byte, input_bytes> input;
@@ -291,9 +299,14 @@ private:
   /// Returns what is wrong with it.
   std::string begin_frame(peer& other, const header& begin) {
     if (begin.what == header::ready) {
-      if (begin.bytes == 0 || ++other.awaited > awaited_max)
+      auto& awaited = other.lanes_out[begin.lane].awaited;
+      if (awaited.empty() || awaited.back().bytes != begin.bytes) {
+        awaited.push_back({.bytes = begin.bytes});
+        ++other.awaited_rows;
+      }
+      ++awaited.back().count;
+      if (begin.bytes == 0 || other.awaited_rows > awaited_rows_max)
         return fmt::format("rank {} waits for more than a member can send", other.rank);
-      other.lanes_out[begin.lane].awaited.push_back(begin.bytes);
       auto problem = match(other, begin.lane);
       flush(other);
       return problem;
@@ -314,13 +327,16 @@ private:
     const auto found = other.lanes_out.find(lane);
     auto& [messages, awaited] = found->second;
     while (!messages.empty() && !awaited.empty()) {
-      if (messages.front().bytes.size() != awaited.front())
+      auto& row = awaited.front();
+      if (messages.front().bytes.size() != row.bytes)
         return fmt::format("rank {} waits for {} bytes where {} are sent: members do not exchange the same", other.rank,
-                           awaited.front(), messages.front().bytes.size());
+                           row.bytes, messages.front().bytes.size());
       other.out.push_back(std::move(messages.front()));
       messages.pop_front();
-      awaited.pop_front();
-      --other.awaited;
+      if (--row.count == 0) {
+        awaited.pop_front();
+        --other.awaited_rows;
+      }
     }
     if (messages.empty() && awaited.empty())
       other.lanes_out.erase(found);

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -153,12 +154,35 @@ TEST_F(Mesh, EndsAPeerThatWaitsForNothing) {
 TEST_F(Mesh, EndsAPeerThatWaitsForMoreAndMore) {
   expect_the_end(
       [this] {
-        const std::array<std::uint64_t, 3> header = {ready_word, 1, 8};
-        for (int i = 0; i <= 1 << 16; ++i)
+        for (std::uint64_t i = 0; i <= 1 << 12; ++i) {
+          const std::array<std::uint64_t, 3> header = {ready_word, 1, 8 + i % 2};
           if (::send(peer_, header.data(), sizeof header, MSG_NOSIGNAL) < 0)
             return; // ended already
+        }
       },
       "rank 5 waits for more than a member can send");
+}
+
+TEST_F(Mesh, GivesAPeerThatWaitsInThousandsOfLanesLittleMemory) {
+  const auto in_use = [] { return ::mallinfo2().uordblks; }; // none of it is counted under AddressSanitizer
+  const auto before = in_use();
+  constexpr std::uint64_t lanes = 4000;
+  for (std::uint64_t lane = 1; lane <= lanes; ++lane)
+    write_header(ready_word, lane, 8);
+  const std::array<std::byte, 8> bytes{};
+  told sent;
+  send(lanes, bytes, sent);
+  EXPECT_EQ(sent.result.get(), "") << "it has read all of them";
+  EXPECT_LT(in_use(), before + (1 << 20));
+}
+
+TEST_F(Mesh, LetsAPeerWaitForAnyNumberOfPiecesOfOneLength) {
+  for (int piece = 0; piece < 100'000; ++piece)
+    write_header(ready_word, 7, 8);
+  const std::array<std::byte, 8> bytes{};
+  told sent;
+  send(7, bytes, sent);
+  EXPECT_EQ(sent.result.get(), "");
 }
 
 TEST_F(Mesh, SaysThatMembersDoNotExchangeTheSame) {
