@@ -10,6 +10,13 @@ get_filename_component(name ${UNIT} NAME)
 string(REPLACE "@" "@ada" instance ${name})
 file(REMOVE_RECURSE ${WORK})
 
+# Who may read its state, and what it may take of the machine.
+foreach(limit "StateDirectoryMode=0700" "UMask=0077" "TasksMax=[0-9]+" "LimitFSIZE=[0-9]+G")
+  if(NOT text MATCHES "\n${limit}\n")
+    message(FATAL_ERROR "the unit does not say ${limit}")
+  endif()
+endforeach()
+
 # What is wrong is printed and, in Debian 12, no failure.
 function(verify text problems_name)
   file(WRITE ${WORK}/${name} "${text}")
