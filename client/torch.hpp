@@ -1,17 +1,21 @@
 #pragma once
 
-/// A LibTorch training loop joins Dynamix: header-only, over the C functions of dynamix.h, for LibTorch from 2.6 on.
+/// A LibTorch training loop joins Dynamix in two lines: header-only, over the C functions of dynamix.h, for LibTorch
+/// from 2.6 on.
 ///
-///     auto run = dynamix::join(model->parameters(), optimizer, {.batch = 64, .samples = n}, dynamix::group_of(gloo));
-///     auto loader = torch::data::make_data_loader(data, run.sampler(), options);
+///     auto optimizer = dynamix::join(model->parameters(), torch::optim::SGD(model->parameters(), 0.1),
+///                                    {.batch = 64, .samples = n}, dynamix::group_of(gloo));
+///     auto loader = torch::data::make_data_loader(data, optimizer.run().sampler(), options);
 ///     for (int epoch = 0; epoch < epochs; ++epoch)
 ///       for (auto& batch : *loader) {
 ///         optimizer.zero_grad();
-///         auto loss = loss_of(model, batch);
-///         loss.backward();
-///         run.step();             // instead of optimizer.step()
+///         loss_of(model, batch).backward();
+///         optimizer.step(); // averages the gradients: a sum of them by hand is left out
 ///       }
-///     run.finish();
+///
+/// Training is over where the optimiser is destroyed at an epoch's end; `optimizer.run().finish()` says it elsewhere,
+/// and throws where another member has ended before. An optimiser that somebody else owns stays where it is: `join`
+/// returns the run then, and its `step` is called in place of the optimiser's.
 ///
 /// All members call the same functions in the same order. What goes wrong is thrown as dynamix::error.
 
@@ -22,6 +26,7 @@
 #include <cmath>
 #include <cstdint>
 #include <dynamix/dynamix.h>
+#include <exception>
 #include <functional>
 #include <iostream>
 #include <limits>
@@ -30,6 +35,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -128,10 +134,11 @@ inline double now() {
 /// What a run and its samplers share.
 class session {
 public:
-  session(std::vector<torch::Tensor> parameters, torch::optim::Optimizer& optimizer, join_options options,
-          process_group group)
-      : parameters_(std::move(parameters)), optimizer_(optimizer), options_(std::move(options)),
-        group_(std::move(group)) {
+  /// `update` is the optimiser's own step.
+  session(std::vector<torch::Tensor> parameters, torch::optim::Optimizer& optimizer, std::function<void()> update,
+          join_options options, process_group group)
+      : parameters_(std::move(parameters)), optimizer_(optimizer), update_(std::move(update)),
+        options_(std::move(options)), group_(std::move(group)) {
     auto opening = sized<dynamix_options>();
     opening.position = static_cast<std::uint32_t>(group_.rank);
     opening.members = static_cast<std::uint32_t>(group_.size);
@@ -153,7 +160,7 @@ public:
   session(const session&) = delete;
   session& operator=(const session&) = delete;
   ~session() {
-    dynamix_finish(run_, 0, "the training loop ended without finish");
+    leave();
     dynamix_close(run_);
   }
 
@@ -250,7 +257,12 @@ public:
     averaged_ = true;
   }
 
-  void step(std::optional<double> loss, std::optional<double> correct) {
+  void report(std::optional<double> loss, std::optional<double> correct) {
+    loss_ = loss;
+    correct_ = correct;
+  }
+
+  void step() {
     if (!averaged_)
       average_gradients();
     const double norm = global_square_ < 0 ? -1 : std::sqrt(global_square_);
@@ -266,19 +278,22 @@ public:
     step.iteration_seconds = end - step_end_;
     step.exchange_seconds = exchange_seconds_;
     step.compute_seconds = std::max(0.0, step.iteration_seconds - exchange_seconds_);
-    step.loss = loss.value_or(-1);
-    step.correct = correct.value_or(-1);
+    step.loss = loss_.value_or(-1);
+    step.correct = correct_.value_or(-1);
     step.gradient_norm = norm;
     step.learning_rate = learning_rate;
     check(dynamix_complete(run_, &step));
     step_end_ = end;
     exchange_seconds_ = 0;
+    loss_.reset();
+    correct_.reset();
     weights_.reset();
     delivered_ = averaged_ = false;
     tell();
   }
 
   void finish(const std::string& reason) {
+    finished_ = true;
     try {
       auto member = torch::ones({1}, torch::kInt64);
       group_.all_reduce_sum(member);
@@ -299,6 +314,24 @@ public:
 
 private:
   static constexpr std::size_t bucket_bytes = std::size_t{25} << 20;
+
+  /// The run is destroyed: its training is over if nothing is thrown and the loop has come to an epoch's end.
+  void leave() noexcept {
+    if (finished_)
+      return;
+    auto status = sized<dynamix_status>();
+    const bool told = dynamix_get_status(run_, &status) == DYNAMIX_OK;
+    const bool thrown = std::uncaught_exceptions() > exceptions_;
+    try {
+      if (!thrown && told && status.step > 0 && (status.cursor == 0 || status.stop != 0))
+        return finish("epochs completed");
+      dynamix_finish(run_, 0,
+                     thrown ? "an exception has ended the training loop" : "the training loop has ended amid an epoch");
+    } catch (const std::exception& problem) { // a destructor throws nothing
+      if (options_.log)
+        options_.log(problem.what());
+    }
+  }
 
   void begin() {
     auto work = sized<dynamix_workload>();
@@ -411,7 +444,7 @@ private:
       rates.push_back(group.options().get_lr());
       group.options().set_lr(rates.back() * factor);
     }
-    optimizer_.step();
+    update_();
     for (std::size_t i = 0; i < rates.size(); ++i)
       optimizer_.param_groups()[i].options().set_lr(rates[i]);
     return rates.empty() ? -1 : rates[0] * factor;
@@ -419,12 +452,17 @@ private:
 
   std::vector<torch::Tensor> parameters_;
   torch::optim::Optimizer& optimizer_;
+  std::function<void()> update_;
   join_options options_;
   process_group group_;
   dynamix_run* run_ = nullptr;
   std::optional<std::pair<double, double>> weights_; ///< own and of all, of the step under way
   bool delivered_ = false;
   bool averaged_ = false;
+  bool finished_ = false;
+  int exceptions_ = std::uncaught_exceptions(); ///< on their way when the run was made
+  std::optional<double> loss_;                  ///< of the step under way
+  std::optional<double> correct_;
   double global_square_ = 0; ///< negative: not known
   double exchange_seconds_ = 0;
   double step_end_ = now();
@@ -468,10 +506,10 @@ public:
   void weight(double own) { session_->weight(own); }
   /// Leaves the mean gradient over all members' samples in the parameters; `step` does it where nobody has.
   void average_gradients() { session_->average_gradients(); }
-  /// The optimiser's step. `loss` is the mean over this member's samples, `correct` their share that is right.
-  void step(std::optional<double> loss = std::nullopt, std::optional<double> correct = std::nullopt) {
-    session_->step(loss, correct);
-  }
+  /// What the next step reports: the mean loss over this member's samples, and their share that is right. Optional.
+  void report(double loss, std::optional<double> correct = std::nullopt) { session_->report(loss, correct); }
+  /// The step of an optimiser that is not joined<>, in place of its own.
+  void step() { session_->step(); }
 
   /// The model was evaluated; on one member.
   void evaluated(double train_loss, double test_loss, double test_accuracy) {
@@ -493,19 +531,61 @@ public:
     session_->check(dynamix_restore(session_->run(), words.data(), words.size()));
   }
 
-  /// Training is over, on all members, which wait for each other. A run that is destroyed without this has failed.
-  /// Throws where another member has ended before it came here: this one's agent then waits for the group's next start.
+  /// Training is over, on all members, which wait for each other. A run that is destroyed without this has finished if
+  /// that is at an epoch's end and no exception is on its way, and has failed otherwise. Throws where another member
+  /// has ended before it came here: this one's agent then waits for the group's next start.
   void finish(const std::string& reason = "epochs completed") { session_->finish(reason); }
 
 private:
   std::shared_ptr<detail::session> session_;
 };
 
-/// Joins the training of `group`'s members, whose parameters become those of member 0. `optimizer` must outlive the run
-/// and its samplers. AdaScale takes optimisers other than SGD for Adam's kind.
+/// An optimiser that has joined: its step averages the gradients of all members first, and is made at the rate of the
+/// batch's rule. Schedulers and archives take it for the optimiser that it was made of.
+template <class Optimizer>
+class joined : public Optimizer {
+  static_assert(!std::is_base_of_v<torch::optim::LBFGS, Optimizer>, "LBFGS evaluates a batch several times per step");
+
+public:
+  joined(std::vector<torch::Tensor> parameters, Optimizer&& of, join_options options, process_group group)
+      : Optimizer(std::move(of)),
+        run_(std::make_shared<detail::session>(
+            std::move(parameters), *this, [this] { Optimizer::step(); }, std::move(options), std::move(group))) {}
+  joined(const joined&) = delete;
+  joined& operator=(const joined&) = delete;
+
+  dynamix::run& run() { return run_; }
+
+  /// With a closure, the loss that it returns is reported.
+  torch::Tensor step(typename Optimizer::LossClosure closure = nullptr) override {
+    torch::Tensor loss;
+    if (closure) {
+      const torch::AutoGradMode gradients(true);
+      loss = closure();
+      run_.report(loss.template item<double>());
+    }
+    run_.step();
+    return loss;
+  }
+
+private:
+  dynamix::run run_;
+};
+
+/// Joins the training of `group`'s members, whose parameters become those of member 0, and returns the optimiser, which
+/// has joined. AdaScale takes optimisers other than SGD for Adam's kind.
+template <class Optimizer>
+joined<std::enable_if_t<std::is_base_of_v<torch::optim::Optimizer, Optimizer>, Optimizer>>
+join(std::vector<torch::Tensor> parameters, Optimizer&& optimizer, join_options options, process_group group = {}) {
+  return {std::move(parameters), std::move(optimizer), std::move(options), std::move(group)};
+}
+
+/// The same for an optimiser that is made elsewhere, and must outlive the run and its samplers: call the run's `step`
+/// in place of the optimiser's.
 inline run join(std::vector<torch::Tensor> parameters, torch::optim::Optimizer& optimizer, join_options options,
                 process_group group = {}) {
-  return run(std::make_shared<detail::session>(std::move(parameters), optimizer, std::move(options), std::move(group)));
+  return run(std::make_shared<detail::session>(
+      std::move(parameters), optimizer, [&optimizer] { optimizer.step(); }, std::move(options), std::move(group)));
 }
 
 } // namespace dynamix

@@ -1,6 +1,7 @@
 // A LibTorch training loop that joins Dynamix. With libdynamix-dev installed, two members on one machine:
 //
-//     cmake -B build -DCMAKE_PREFIX_PATH="$(python3 -c 'import torch; print(torch.utils.cmake_prefix_path)')" && cmake --build build
+//     cmake -B build -DCMAKE_PREFIX_PATH="$(python3 -c 'import torch; print(torch.__path__[0])')"
+//     cmake --build build
 //     build/train store 0 2 & build/train store 1 2; wait
 //
 // Under `dynamix-node exec`, or with DYNAMIX_AGENT set, each member has an agent, and the batch sizes follow what the
@@ -45,14 +46,14 @@ void train(const arguments& given) {
   auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, given.rank, given.members, options);
 
   torch::nn::Sequential model(torch::nn::Linear(2, 32), torch::nn::ReLU(), torch::nn::Linear(32, 2));
-  torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
   // A member that is given twice the samples of the other, as one with twice its speed would be.
   const auto batch = static_cast<std::uint32_t>(given.rank == 0 ? 64 : 32);
-  auto run = dynamix::join(model->parameters(), optimizer,
-                           {.batch = batch, .samples = samples, .local_rank = static_cast<std::uint32_t>(given.rank)},
-                           dynamix::group_of(gloo));
-  auto loader = torch::data::make_data_loader(circle().map(torch::data::transforms::Stack<>()), run.sampler(),
-                                              torch::data::DataLoaderOptions().workers(2));
+  auto optimizer = dynamix::join(
+      model->parameters(), torch::optim::SGD(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)),
+      {.batch = batch, .samples = samples, .local_rank = static_cast<std::uint32_t>(given.rank)},
+      dynamix::group_of(gloo));
+  auto loader = torch::data::make_data_loader(circle().map(torch::data::transforms::Stack<>()),
+                                              optimizer.run().sampler(), torch::data::DataLoaderOptions().workers(2));
   for (int epoch = 0; epoch < 10; ++epoch) {
     double loss_sum = 0;
     std::int64_t steps = 0;
@@ -61,16 +62,14 @@ void train(const arguments& given) {
       const auto loss = torch::cross_entropy_loss(model->forward(example.data), example.target);
       loss.backward();
       loss_sum += loss.item<double>();
-      run.step(loss.item<double>());
+      optimizer.step();
       ++steps;
     }
-    const auto status = run.status();
+    const auto status = optimizer.run().status();
     if (given.rank == 0)
       std::cout << "epoch " << epoch << ": loss " << loss_sum / static_cast<double>(steps) << ", batch " << status.batch
                 << " of " << status.global_batch << "\n";
   }
-  run.finish();
-
   torch::NoGradGuard no_gradient;
   circle data;
   const auto inside = data.points.square().sum(1).lt(0.6).to(torch::kInt64);

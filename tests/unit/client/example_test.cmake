@@ -12,7 +12,8 @@ file(REMOVE_RECURSE ${WORK})
 foreach(component library sdk)
   run(${CMAKE_COMMAND} --install ${BUILD} --component ${component} --prefix ${WORK}/installed)
 endforeach()
-run(${CMAKE_COMMAND} -S ${SOURCE}/examples/cpp -B ${WORK}/build "-DCMAKE_PREFIX_PATH=${WORK}/installed;${TORCH}/share/cmake"
+# The path that the example's commands give; two in a list would arrive as two arguments.
+run(${CMAKE_COMMAND} -S ${SOURCE}/examples/cpp -B ${WORK}/build -DCMAKE_PREFIX_PATH=${TORCH} -Ddynamix_ROOT=${WORK}/installed
     -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 # The commands of one execute_process run at the same time; the first one's output goes to the second, which reads none.

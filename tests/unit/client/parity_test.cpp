@@ -217,7 +217,8 @@ protected:
         const auto logits = model->forward(batch.data);
         const auto loss = torch::cross_entropy_loss(logits, batch.target);
         loss.backward();
-        run.step(loss.item<double>(), logits.argmax(1).eq(batch.target).to(torch::kFloat64).mean().item<double>());
+        run.report(loss.item<double>(), logits.argmax(1).eq(batch.target).to(torch::kFloat64).mean().item<double>());
+        run.step();
         if (++steps % window_steps == 0)
           place.await_decision(rank, steps / window_steps);
       }

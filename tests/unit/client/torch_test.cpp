@@ -1,5 +1,8 @@
 // The C++ SDK on real Gloo ranks, each a thread of this process.
 
+#include "tests/unit/client/scripted_agent.hpp"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -7,10 +10,14 @@
 #include <array>
 #include <dynamix/torch.hpp>
 #include <set>
+#include <sstream>
 #include <thread>
 
 namespace dynamix {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 constexpr std::int64_t samples = 103;
 
@@ -43,6 +50,7 @@ struct trained {
   std::vector<double> parameters;
   std::vector<std::uint64_t> state;
   std::string problem; ///< of the end
+  std::string logged;
 };
 
 struct plan {
@@ -50,43 +58,45 @@ struct plan {
   int epochs = 2;
   std::size_t workers = 0;              ///< of the data loader
   std::vector<std::uint64_t> from = {}; ///< a state to go on from
-  int leaver = -1;                      ///< the member that ends without a word
+  int leaver = -1;                      ///< the member whose loop throws behind its last epoch
+  bool finishes = true;                 ///< by finish, not by the optimiser's end
 };
 
-trained train(const plan& how, int rank, const c10::intrusive_ptr<c10d::HashStore>& store) {
+void train(const plan& how, int rank, const c10::intrusive_ptr<c10d::HashStore>& store, trained& result) {
   auto options = c10d::ProcessGroupGloo::Options::create();
   options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
   auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, static_cast<int>(how.batches.size()), options);
   auto model = make_model();
-  torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-  auto run = join(model->parameters(), optimizer,
-                  {.batch = how.batches[static_cast<std::size_t>(rank)], .samples = samples, .seed = 5, .agent = ""},
-                  group_of(gloo));
+  auto optimizer =
+      join(model->parameters(), torch::optim::SGD(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)),
+           {.batch = how.batches[static_cast<std::size_t>(rank)],
+            .samples = samples,
+            .seed = 5,
+            .agent = "",
+            .log = [&result](const std::string& line) { result.logged += line + "\n"; }},
+           group_of(gloo));
+  auto& run = optimizer.run();
   if (!how.from.empty())
     run.restore(how.from);
   auto loader = torch::data::make_data_loader(points().map(torch::data::transforms::Stack<>()), run.sampler(),
                                               torch::data::DataLoaderOptions().workers(how.workers));
-  trained result;
   for (int epoch = 0; epoch < how.epochs; ++epoch)
     for (auto& batch : *loader) {
       const auto numbers = batch.target.to(torch::kInt64).contiguous();
       result.steps.emplace_back(numbers.data_ptr<std::int64_t>(), numbers.data_ptr<std::int64_t>() + numbers.numel());
       optimizer.zero_grad();
       loss_of(model, batch.data).backward();
-      run.step();
+      optimizer.step();
     }
   result.state = run.state();
   if (rank == how.leaver)
-    return result;
-  try {
-    run.finish();
-  } catch (const error& problem) {
-    result.problem = problem.what();
-  }
+    throw std::runtime_error("a bad file");
+  if (!how.finishes)
+    return;
+  run.finish();
   for (const auto& parameter : model->parameters())
     for (std::int64_t i = 0; i < parameter.numel(); ++i)
       result.parameters.push_back(parameter.reshape({-1})[i].item<double>());
-  return result;
 }
 
 std::vector<trained> train_ranks(const plan& how) {
@@ -94,7 +104,13 @@ std::vector<trained> train_ranks(const plan& how) {
   std::vector<trained> results(how.batches.size());
   std::vector<std::thread> ranks;
   for (std::size_t rank = 0; rank < how.batches.size(); ++rank)
-    ranks.emplace_back([&, rank] { results[rank] = train(how, static_cast<int>(rank), store); });
+    ranks.emplace_back([&, rank] {
+      try {
+        train(how, static_cast<int>(rank), store, results[rank]);
+      } catch (const std::exception& problem) {
+        results[rank].problem = problem.what();
+      }
+    });
   for (auto& rank : ranks)
     rank.join();
   return results;
@@ -154,9 +170,127 @@ TEST(TorchSdk, CountsNothingOfAMemberWithoutSamples) {
     EXPECT_NEAR(ranks[0].parameters[i], joined[i], 1e-12);
 }
 
-TEST(TorchSdk, EndsAsFailedWhereAnotherMemberEndsWithoutAWord) {
+TEST(TorchSdk, EndsAsFailedWhereAnotherMemberThrows) {
   const auto ranks = train_ranks({.batches = {16, 5}, .epochs = 1, .leaver = 1});
-  EXPECT_NE(ranks[0].problem.find("another member has ended"), std::string::npos) << ranks[0].problem;
+  EXPECT_EQ(ranks[1].problem, "a bad file");
+  EXPECT_THAT(ranks[0].problem, HasSubstr("another member has ended"));
+}
+
+TEST(TorchSdk, LogsThatAnotherMemberHasThrownWhereNobodyCallsFinish) {
+  const auto ranks = train_ranks({.batches = {16, 5}, .epochs = 1, .leaver = 1, .finishes = false});
+  EXPECT_EQ(ranks[0].problem, "");
+  EXPECT_THAT(ranks[0].logged, HasSubstr("another member has ended"));
+}
+
+TEST(TorchSdk, WaitsForTheOthersWhereItsOptimiserEnds) {
+  const auto ranks = train_ranks({.batches = {16, 5}, .epochs = 1, .finishes = false});
+  EXPECT_EQ(ranks[0].problem + ranks[1].problem, "");
+  EXPECT_THAT(ranks[0].logged + ranks[1].logged, Not(HasSubstr("has ended")));
+}
+
+/// What a loop over `steps` tells its agent in the end; its last step throws where `throws`.
+messages::farewell farewell_of(std::size_t steps, bool throws) {
+  const client::socket_directory place;
+  const auto socket = place.path() + "/agent.sock";
+  client::scripted_agent agent(socket);
+  std::thread loop([&] {
+    auto model = make_model();
+    try {
+      auto optimizer = join(model->parameters(), torch::optim::Adam(model->parameters(), 0.01),
+                            {.batch = 16, .samples = samples, .agent = socket});
+      auto loader = torch::data::make_data_loader(points().map(torch::data::transforms::Stack<>()),
+                                                  optimizer.run().sampler(), torch::data::DataLoaderOptions());
+      std::size_t step = 0;
+      for (auto& batch : *loader) {
+        optimizer.step([&] {
+          optimizer.zero_grad();
+          auto loss = loss_of(model, batch.data);
+          loss.backward();
+          return loss;
+        });
+        if (++step == steps)
+          break;
+      }
+      if (throws)
+        throw std::runtime_error("a bad file");
+    } catch (const std::runtime_error&) {
+    }
+  });
+  messages::farewell told;
+  auto welcome = client::welcome_example();
+  welcome.workers = 1;
+  if (agent.accept() && agent.read_a<messages::client_hello>()) {
+    agent.send(welcome);
+    if (agent.read_a<messages::heartbeat>()) {
+      agent.send(messages::placement{.generation = 1, .members = {0}, .source = 0, .store_prefix = "g1"});
+      while (auto next = agent.read()) {
+        if (const auto* farewell = std::get_if<messages::farewell>(&*next)) {
+          told = *farewell;
+          break;
+        }
+      }
+    }
+  }
+  agent.hang_up();
+  loop.join();
+  return told;
+}
+
+TEST(TorchSdk, HasCompletedItsTrainingWhereItsOptimiserEndsAtAnEpochsEnd) {
+  const auto told = farewell_of(7, false); // of 103 samples by 16
+  EXPECT_EQ(told.end, messages::farewell_end::completed) << told.reason;
+  EXPECT_EQ(told.steps, 7U);
+}
+
+TEST(TorchSdk, HasFailedWhereItsOptimiserEndsAmidAnEpoch) {
+  const auto told = farewell_of(3, false);
+  EXPECT_EQ(told.end, messages::farewell_end::failed);
+  EXPECT_EQ(told.steps, 3U);
+  EXPECT_EQ(told.reason, "the training loop has ended amid an epoch");
+}
+
+TEST(TorchSdk, HasFailedWhereAnExceptionEndsItAtAnEpochsEnd) {
+  const auto told = farewell_of(7, true);
+  EXPECT_EQ(told.end, messages::farewell_end::failed);
+  EXPECT_EQ(told.reason, "an exception has ended the training loop");
+}
+
+TEST(TorchSdk, LeavesAnOptimiserOfSomebodyElsesWhereItIs) {
+  auto model = make_model();
+  auto plain = make_model();
+  torch::optim::SGD optimizer(model->parameters(), 0.1);
+  torch::optim::SGD alone(plain->parameters(), 0.1);
+  auto run = join(model->parameters(), optimizer, {.batch = 103, .samples = samples, .shuffle = false, .agent = ""});
+  auto loader = torch::data::make_data_loader(points().map(torch::data::transforms::Stack<>()), run.sampler(),
+                                              torch::data::DataLoaderOptions());
+  for (auto& batch : *loader) {
+    loss_of(model, batch.data).backward();
+    run.step();
+    loss_of(plain, batch.data).backward();
+    alone.step();
+  }
+  EXPECT_TRUE(torch::equal(model->weight, plain->weight));
+}
+
+TEST(TorchSdk, LeavesSchedulersAndArchivesToTheOptimiserThatItWasMadeOf) {
+  auto model = make_model();
+  auto optimizer = join(model->parameters(), torch::optim::SGD(model->parameters(), 0.1),
+                        {.batch = 52, .samples = samples, .agent = ""});
+  torch::optim::StepLR schedule(optimizer, 1, 0.5); // halves behind the second of two steps
+  auto loader = torch::data::make_data_loader(points().map(torch::data::transforms::Stack<>()),
+                                              optimizer.run().sampler(), torch::data::DataLoaderOptions());
+  for (auto& batch : *loader) {
+    optimizer.zero_grad();
+    loss_of(model, batch.data).backward();
+    optimizer.step();
+    schedule.step();
+  }
+  EXPECT_DOUBLE_EQ(optimizer.param_groups()[0].options().get_lr(), 0.05);
+  std::stringstream file;
+  torch::save(optimizer, file);
+  torch::optim::SGD other(model->parameters(), 0.1);
+  torch::load(other, file);
+  EXPECT_DOUBLE_EQ(other.param_groups()[0].options().get_lr(), 0.05);
 }
 
 TEST(TorchSdk, GoesOnFromAStateWithTheNextEpochsSamples) {
