@@ -41,6 +41,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
                 return 2
             print(write(*rest))
             return 0
+        if command in ("report", "explain") and not rest:
+            print(f"dynamix: {command} needs the run directory: dynamix {command} RUN", file=sys.stderr)
+            return 2
         if command in _OF_RUNS and rest and not rest[0].startswith("-"):
             rest = ["--run", *rest]
             if command == "explain" and not any(word.split("=")[0] in ("--window", "--replay") for word in rest):

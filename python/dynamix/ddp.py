@@ -164,6 +164,8 @@ def register(model: DistributedDataParallel, peers: Peers) -> Hook:
     if before is not None and before.is_free:
         hook = before
         hook.serve(peers)
+    elif before is not None:
+        raise RuntimeError("this model has joined already: call run.close(again=True) before it joins once more")
     else:
         try:
             wrapped.register_comm_hook(hook, _hook)

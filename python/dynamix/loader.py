@@ -50,10 +50,14 @@ def check(dataset: Any, fetch_ahead: Any, options: Any) -> None:
     if isinstance(dataset, IterableDataset) and not isinstance(dataset, Stream):
         raise NotImplementedError("an IterableDataset chooses its items by itself, so nobody can see to it that each is used "
                                   "once; give its shards, and what reads one of them: dynamix.Stream(files, read)")
+    if isinstance(dataset, DataLoader):
+        raise TypeError("run.loader makes the DataLoader: give the data set, run.loader(loader.dataset, batch_size=..., num_workers=...)")
     if isinstance(dataset, Stream):
         pass
     elif not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
-        raise TypeError(f"{type(dataset).__name__} needs __getitem__ and __len__")
+        raise TypeError(f"the data set is a {type(dataset).__name__}, which needs __getitem__ and __len__")
+    elif len(dataset) == 0:
+        raise ValueError(f"the data set is empty: len() of this {type(dataset).__name__} is 0")
     for name, reason in _REFUSED.items():
         if options.pop(name, None) is not None:
             raise ValueError(f"run.loader({name}=...): {reason}")

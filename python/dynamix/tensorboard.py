@@ -108,7 +108,8 @@ def rows(ledger: str) -> Iterator[Dict[str, Any]]:
 def _ledger(run: str) -> str:
     ledger = os.path.join(run, "windows.jsonl")
     if not os.path.isfile(ledger):
-        raise FileNotFoundError(f"{run} is not a run directory: it has no windows.jsonl")
+        lacks = "it has no windows.jsonl" if os.path.isdir(run) else "there is no such directory"
+        raise FileNotFoundError(f"{run} is not a run directory: {lacks}")
     return ledger
 
 

@@ -217,6 +217,8 @@ def train(kind, way, moment, rank, who, folder):
 def member(kind, way, moment, rank, who, folder):
     """In a process of its own."""
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and nohup's the other
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     error = os.open(os.path.join(folder, f"said-{rank}"), os.O_WRONLY | os.O_CREAT)
     os.dup2(error, 2)
     os.dup2(error, 1)

@@ -90,7 +90,14 @@ class Command(unittest.TestCase):
     def test_says_that_a_run_is_none(self):
         status, _, error = self.run_command("tensorboard", "/nowhere")
         self.assertEqual(status, 1)
-        self.assertIn("/nowhere is not a run directory", error)
+        self.assertIn("/nowhere is not a run directory: there is no such directory", error)
+        self.assertIn("/nowhere is not a run directory: there is no such directory", self.run_command("explain", "/nowhere")[2])
+
+    def test_says_where_the_run_directory_stands(self):
+        for name in ("report", "explain"):
+            status, _, error = self.run_command(name)
+            self.assertEqual(status, 2)
+            self.assertIn(f"dynamix {name} RUN", error)
 
     def test_writes_event_files_that_hold_the_curves(self):
         """By Torch's writer, where its package is there, and by the package's own."""

@@ -58,6 +58,8 @@ class Refusals(unittest.TestCase):
         self.refused(ValueError, "give batch_size", run.loader, data(), batch_sampler=[[1], [2]])
         self.refused(NotImplementedError, r"dynamix.Stream\(files, read\)", run.loader, Stream(), batch_size=4)
         self.refused(TypeError, "__getitem__", run.loader, iter([1]), batch_size=4)
+        self.refused(TypeError, "give the data set", run.loader, torch.utils.data.DataLoader(data(), batch_size=4))
+        self.refused(ValueError, "the data set is empty", run.loader, [], batch_size=4)
         for size in (0, -1, 2.5, None, True):
             self.refused(ValueError, "batch_size", run.loader, data(), batch_size=size)
         self.refused(dynamix.DynamixError, "", run.loader, data(), batch_size=2**21)
@@ -226,6 +228,17 @@ def own_hook(rank, world):
         return str(problem)
 
 
+def joined_twice(rank, world):
+    model = DistributedDataParallel(nn.Linear(3, 1))
+    first = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent="off")
+    try:
+        dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent="off")
+    except RuntimeError as problem:
+        return str(problem)
+    finally:
+        first.close()
+
+
 def sparse(rank, world):
     model = DistributedDataParallel(nn.Embedding(8, 2, sparse=True))
     try:
@@ -287,6 +300,9 @@ class RefusalsOfGroups(unittest.TestCase):
 
     def test_models_whose_hook_is_taken(self):
         self.check(own_hook, "hook is taken")
+
+    def test_models_that_have_joined_already(self):
+        self.check(joined_twice, "run.close(again=True)")
 
     def test_sparse_gradients(self):
         self.check(sparse, "sparse=False")
