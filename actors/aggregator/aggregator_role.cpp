@@ -25,7 +25,7 @@ void aggregator_role::pass_on_gathered(const std::vector<closed_window>& closed,
   pass_on(closed);
   const auto open = windows_->open_window();
   if (open != 0 && open != before)
-    links_.await_deadline(open);
+    links_.await_deadline(open, 1 + levels_below());
 }
 
 void aggregator_role::take_report(messages::window_report report) {

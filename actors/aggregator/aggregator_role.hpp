@@ -82,6 +82,8 @@ public:
   void end_gathering(std::uint64_t window);
 
 protected:
+  /// Of arbitrators: what they gather reaches this one once it has closed there, at a deadline perhaps.
+  virtual std::uint32_t levels_below() const = 0;
   /// Refused by an open cluster, of which a place may become free.
   bool waits_for_place(const messages::welcome& welcome) const {
     return welcome.verdict == messages::welcome_verdict::unknown_host &&

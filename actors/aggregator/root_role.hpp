@@ -70,6 +70,7 @@ public:
   void take_command(const std::string& line, std::function<void(std::string)> answer) override;
 
 private:
+  std::uint32_t levels_below() const override { return options_.tree() ? options_.plan.depth - 1 : 0; }
   void pass_on(const std::vector<closed_window>& closed) override;
   void write_row(ledger::entry entry);
   bool write_refusal(const messages::hello& hello, const messages::welcome& welcome);

@@ -93,11 +93,14 @@ void shard_role::follow_generation(std::uint64_t generation, std::uint32_t rank,
 }
 
 /// One that begins anew in mid-training is found by its workers one after the other. Were its first window closed by
-/// the first of them, nobody would decide on what the others report of it.
+/// the first of them, nobody would decide on what the others report of it. Anybody may come to one that stands by.
 void shard_role::await_own(const std::vector<std::uint32_t>& members) {
-  for (const auto rank : members)
-    if (rank >= options_.first_rank && rank - options_.first_rank < options_.workers && trains(rank))
+  const bool stands_by = options_.workers == 0;
+  for (const auto rank : members) {
+    const bool own = rank >= options_.first_rank && rank - options_.first_rank < options_.workers;
+    if ((stands_by || own) && trains(rank))
       windows_->coming(rank);
+  }
 }
 
 /// Else it only sums for the others, and reports no windows.

@@ -29,7 +29,8 @@ struct shard_options {
   std::string parent; ///< the host of the one above
   std::uint64_t incarnation = 0;
   std::uint32_t first_rank = 0;        ///< of the workers that it is planned for, which follow each other
-  std::uint32_t workers = 0;           ///< that it is planned for
+  std::uint32_t workers = 0;           ///< that it is planned for; 0: it stands by, for whoever comes
+  std::uint32_t levels_below = 0;      ///< of arbitrators; 0: it is a shard
   std::shared_ptr<worker_names> names; ///< of those who have places; null: none are known
   std::shared_ptr<host_events> events; ///< null: the host's end does not depend on it
 };
@@ -62,6 +63,7 @@ public:
   void lost_parent(const char* why) override;
 
 private:
+  std::uint32_t levels_below() const override { return options_.levels_below; }
   void pass_on(const std::vector<closed_window>& closed) override;
   bool is_young() const;
   bool has_own_end() const;

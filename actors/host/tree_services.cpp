@@ -79,6 +79,7 @@ caf::strong_actor_ptr tree_services::start_shard() {
                      .incarnation = new_incarnation(),
                      .first_rank = own.first_rank,
                      .workers = is_root() ? 0 : own.workers,
+                     .levels_below = takes_workers() ? 0 : plan_.depth - 1 - own.level,
                      .names = names_,
                      .events = is_root() ? nullptr : events_};
   shard_ = system_.spawn(aggregator,

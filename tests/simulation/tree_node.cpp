@@ -156,12 +156,14 @@ caf::strong_actor_ptr tree_node::start_gateway() {
 
 caf::strong_actor_ptr tree_node::start_shard() {
   const auto& nodes = world_.plan.nodes;
-  actors::shard_options role{.host = world_.host_name(host()),
-                             .parent = nodes[nodes[index_].parent].host,
-                             .incarnation = world_.next_incarnation++,
-                             .first_rank = nodes[index_].first_rank,
-                             .workers = index_ == 0 ? 0 : nodes[index_].workers,
-                             .events = index_ == 0 ? nullptr : events_};
+  actors::shard_options role{
+      .host = world_.host_name(host()),
+      .parent = nodes[nodes[index_].parent].host,
+      .incarnation = world_.next_incarnation++,
+      .first_rank = nodes[index_].first_rank,
+      .workers = index_ == 0 ? 0 : nodes[index_].workers,
+      .levels_below = index_ == 0 || nodes[index_].is_shard() ? 0 : world_.plan.depth - 1 - nodes[index_].level,
+      .events = index_ == 0 ? nullptr : events_};
   shard_ = shared_actor_system().spawn(
       actors::aggregator,
       actors::aggregator_options{.file = world_.shared_file, .timeouts = world_.timeouts, .role = std::move(role)});

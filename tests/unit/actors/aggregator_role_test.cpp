@@ -254,6 +254,39 @@ TEST_F(ShardRole, WaitsInMidTrainingForTheOthersOfItsOwn) {
   EXPECT_THAT(come_back(1), ElementsAre("decide on 7 with 2 reports")) << "w2 is another shard's";
 }
 
+/// It is nobody's own and takes those of a lost one, or has become theirs. It waits longer than its deadline for no
+/// one.
+TEST_F(ShardRole, WaitsInMidTrainingForWhoeverComesWhereItStandsBy) {
+  shard_role standby{std::make_shared<const cluster::cluster_file>(file),
+                     timeouts,
+                     {.host = "north", .parent = "north", .incarnation = 9},
+                     links};
+  standby.find_parent();
+  links.parent = true;
+  links.attaching({5, {}});
+  const auto come = [&](std::uint32_t rank) {
+    auto said = hello_of(rank);
+    said.generation = 4;
+    said.training = true;
+    said.members = {0, 1, 2};
+    say_hello(standby, said);
+    messages::welcome accepted;
+    accepted.rank = rank;
+    links.hellos.back()(accepted);
+    links.take();
+    standby.take_report(report_of(rank, 7, 4));
+    return links.take();
+  };
+  EXPECT_THAT(come(1), ElementsAre("deadline 7"));
+  EXPECT_THAT(come(2), IsEmpty());
+  standby.end_gathering(7);
+  EXPECT_THAT(links.take(), ElementsAre("decide on 7 with 2 reports"));
+  standby.take_report(report_of(1, 8, 4));
+  links.take();
+  standby.take_report(report_of(2, 8, 4));
+  EXPECT_THAT(links.take(), ElementsAre("decide on 8 with 2 reports"));
+}
+
 TEST_F(ShardRole, LooksForAnotherParentWhenItsSignsOfLifeAreNotAnswered) {
   attach();
   join(1);

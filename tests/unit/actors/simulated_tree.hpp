@@ -172,26 +172,28 @@ private:
   void start_node(std::size_t index) {
     auto& node = nodes[index];
     std::vector<child_specification> children;
-    children.push_back({"shard", [this, index] {
-                          auto& node = nodes[index];
-                          shard_options role{.host = plan.nodes[index].host,
-                                             .parent = "north",
-                                             .incarnation = generator() | 1,
-                                             .first_rank = plan.nodes[index].first_rank,
-                                             .workers = plan.nodes[index].workers,
-                                             .events = nullptr};
-                          node.aggregator = system.spawn(
-                              actors::aggregator,
-                              aggregator_options{.file = std::make_shared<const cluster::cluster_file>(file),
-                                                 .timeouts = timeouts,
-                                                 .role = std::move(role)});
-                          if (plan.nodes[index].is_shard())
-                            caf::anon_send(node.door, atom::serve_v, caf::actor_cast<greeter_actor>(node.aggregator));
-                          else
-                            caf::anon_send(node.door, atom::serve_v, caf::actor_cast<attacher_actor>(node.aggregator));
-                          caf::anon_send(node.aggregator, atom::serve_v, connect(index));
-                          return caf::actor_cast<caf::strong_actor_ptr>(node.aggregator);
-                        }});
+    children.push_back(
+        {"shard", [this, index] {
+           auto& node = nodes[index];
+           shard_options role{.host = plan.nodes[index].host,
+                              .parent = "north",
+                              .incarnation = generator() | 1,
+                              .first_rank = plan.nodes[index].first_rank,
+                              .workers = plan.nodes[index].workers,
+                              .levels_below =
+                                  plan.nodes[index].is_shard() ? 0 : plan.depth - 1 - plan.nodes[index].level,
+                              .events = nullptr};
+           node.aggregator = system.spawn(
+               actors::aggregator, aggregator_options{.file = std::make_shared<const cluster::cluster_file>(file),
+                                                      .timeouts = timeouts,
+                                                      .role = std::move(role)});
+           if (plan.nodes[index].is_shard())
+             caf::anon_send(node.door, atom::serve_v, caf::actor_cast<greeter_actor>(node.aggregator));
+           else
+             caf::anon_send(node.door, atom::serve_v, caf::actor_cast<attacher_actor>(node.aggregator));
+           caf::anon_send(node.aggregator, atom::serve_v, connect(index));
+           return caf::actor_cast<caf::strong_actor_ptr>(node.aggregator);
+         }});
     if (plan.nodes[index].is_shard())
       children.push_back({"shard_arbitrator", [this, index] {
                             auto& node = nodes[index];
