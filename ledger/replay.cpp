@@ -174,6 +174,14 @@ private:
     });
   }
 
+  /// Where a worker went from shard to shard, its row tells what the last one decided.
+  static const messages::shard_account* last_on(const ledger::tree& by, std::uint32_t rank) {
+    const auto found = std::find_if(by.accounts.rbegin(), by.accounts.rend(), [rank](const auto& account) {
+      return std::ranges::binary_search(account.ranks, rank);
+    });
+    return found == by.accounts.rend() ? nullptr : &*found;
+  }
+
   void decide(const ledger::window& window, const ledger::tree& by) {
     if (by.votes.size() != window.workers.size())
       return skip("the ledger's row on what shards decided by is not of the window before it");
@@ -244,7 +252,8 @@ private:
     judge->enter(window.generation, account.ranks);
     const auto again = judge->decide(own);
     for (std::size_t i = 0; i < places.size(); ++i)
-      compare(window.workers[places[i]], by.votes[places[i]], again.window.choices[i]);
+      if (&account == last_on(by, own.reports[i].rank))
+        compare(window.workers[places[i]], by.votes[places[i]], again.window.choices[i]);
     result_.decisions += again.decisions.size();
     shard.judge = std::move(judge);
     return {};

@@ -156,6 +156,9 @@ std::vector<closed_window> gather::add(const messages::shard_window& window, dou
     if (was_here(rank) && (latest == latest_.end() || latest->second.window < window.window)) {
       take(rank, {.window = window.window, .report = window.reports[i], .choice = window.choices[i]});
       taken.insert(rank);
+    } else if (was_here(rank) && latest->second.window == window.window && latest->second.report == window.reports[i]) {
+      latest->second.choice = window.choices[i];
+      taken.insert(rank);
     }
   }
   if (window.window <= last_closed_)
@@ -163,7 +166,7 @@ std::vector<closed_window> gather::add(const messages::shard_window& window, dou
   if (open_window_ == 0)
     open(window.window, now_seconds);
   if (open_window_ == window.window)
-    take(window.accounts, std::move(taken));
+    take(window.accounts, taken);
   gather_seconds_ = std::max(gather_seconds_, window.gather_seconds);
   decide_seconds_ = std::max(decide_seconds_, window.decide_seconds);
   if (untrained_.empty())
@@ -201,16 +204,15 @@ void gather::take(std::uint32_t rank, entry newest) {
   latest = std::move(newest);
 }
 
-/// Each of them on reports that are `taken` and that no other is on. No more of all shards than there can be workers,
-/// however often one says that it has decided on nobody.
-void gather::take(const std::vector<messages::shard_account>& accounts, std::set<std::uint32_t> taken) {
+/// Each of them on reports that are `taken`. No more of all shards than there can be workers, and on no more than twice
+/// as many, however often one says that it has decided on whom.
+void gather::take(const std::vector<messages::shard_account>& accounts, const std::set<std::uint32_t>& taken) {
   for (const auto& account : accounts) {
-    if (accounts_.size() == messages::max_workers || forgotten_ + account.forgotten.size() > messages::max_workers ||
+    const auto named = named_ + account.ranks.size() + account.forgotten.size();
+    if (accounts_.size() == messages::max_workers || named > 2 * messages::max_workers ||
         !std::ranges::includes(taken, account.ranks) || !std::ranges::includes(account.ranks, account.unguided))
       continue;
-    for (const auto rank : account.ranks)
-      taken.erase(rank);
-    forgotten_ += account.forgotten.size();
+    named_ = named;
     accounts_.push_back(account);
   }
 }
@@ -235,7 +237,7 @@ closed_window gather::close(double now_seconds) {
   shard.decide_seconds = std::exchange(decide_seconds_, 0);
   shard.untrained = std::exchange(untrained_, {});
   shard.accounts = std::exchange(accounts_, {});
-  forgotten_ = 0;
+  named_ = 0;
   gather_seconds_ = 0;
   for (const auto& [rank, latest] : latest_) {
     const bool present = present_.contains(rank);

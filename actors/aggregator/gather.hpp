@@ -56,7 +56,9 @@ public:
   /// older one that is still open (a report was lost, and the workers have gone on).
   std::vector<closed_window> add(messages::window_report report, double now_seconds);
   /// The same for a shard's window. What the shard lacked is not waited for: its last report stands in at once. What it
-  /// has decided on counts whatever has become of the worker since: what it decides later follows from that, too.
+  /// has decided on counts whatever has become of the worker since: what it decides later follows from that, too. Of
+  /// two that have decided on the same report the later counts: the worker has not heard what the one before decided,
+  /// or would not have said its report again.
   std::vector<closed_window> add(const messages::shard_window& window, double now_seconds);
 
   /// The deadline of `window` has come; nothing if it has closed already.
@@ -79,7 +81,7 @@ private:
   void release(std::vector<closed_window>& closed, double now_seconds);
   void open(std::uint64_t window, double now_seconds);
   void take(std::uint32_t rank, entry newest);
-  void take(const std::vector<messages::shard_account>& accounts, std::set<std::uint32_t> taken);
+  void take(const std::vector<messages::shard_account>& accounts, const std::set<std::uint32_t>& taken);
   closed_window close(double now_seconds);
   void leave(std::uint32_t rank);
   std::vector<closed_window> close_if_complete(double now_seconds);
@@ -110,7 +112,7 @@ private:
   double decide_seconds_ = 0;
   std::string untrained_;
   std::vector<messages::shard_account> accounts_;
-  std::size_t forgotten_ = 0; ///< workers that `accounts_` say have left, each as often as it is said
+  std::size_t named_ = 0; ///< workers in `accounts_`, each as often as one is on it or says that it has left
 };
 
 } // namespace dynamix::actors

@@ -84,7 +84,9 @@ TEST(Gather, PassesOnAShardsAccountOnlyWithAllItsReports) {
     return shard;
   };
   EXPECT_TRUE(windows.add(part(1, {0, 1}), 0).empty());
-  auto closed = windows.add(part(1, {1, 2}), 0); // worker 1 has moved to that shard
+  auto other = part(1, {1, 2}); // worker 1 has moved to that shard, and has another report for it
+  other.reports[0].batch = 65;
+  auto closed = windows.add(other, 0);
   ASSERT_EQ(closed.size(), 1U);
   ASSERT_EQ(closed[0].joined().accounts.size(), 1U);
   EXPECT_EQ(closed[0].accounts[0].ranks, (std::vector<std::uint32_t>{0, 1}));
@@ -96,6 +98,31 @@ TEST(Gather, PassesOnAShardsAccountOnlyWithAllItsReports) {
   closed = windows.add(part(3, {0, 1}), 0);
   ASSERT_EQ(closed.size(), 1U);
   EXPECT_EQ(closed[0].accounts.size(), 2U);
+}
+
+/// A shard is lost whose decision has not reached its worker, and a sibling decides on the same report. Once the root
+/// dropped the account of all workers of that sibling, by which what it decided later can be decided again.
+TEST(Gather, KeepsTheAccountOfAShardThatDecidesAgainForTheWorkerOfALostOne) {
+  const auto part = [](std::uint64_t arbitrator, const std::vector<std::uint32_t>& ranks, std::uint32_t batch) {
+    messages::shard_window shard{.window = 4, .generation = 1, .expected = 2, .reports = {}, .choices = {}};
+    for (const auto rank : ranks) {
+      shard.reports.push_back(report_of(rank, 4));
+      shard.choices.push_back({.rank = rank, .batch = batch});
+    }
+    shard.accounts.push_back({.arbitrator = arbitrator, .ranks = ranks, .unguided = {}, .forgotten = {}});
+    return shard;
+  };
+  auto windows = gather_of(4);
+  EXPECT_TRUE(windows.add(part(8, {0, 1}, 30), 0).empty());
+  EXPECT_TRUE(windows.left(1, 0.1).empty());
+  windows.joined(1);
+  const auto closed = windows.add(part(9, {1, 2, 3}, 40), 0.2);
+  ASSERT_EQ(closed.size(), 1U);
+  ASSERT_EQ(closed[0].accounts.size(), 2U);
+  EXPECT_EQ(closed[0].accounts[1].ranks, (std::vector<std::uint32_t>{1, 2, 3}));
+  ASSERT_EQ(closed[0].choices.size(), 4U);
+  EXPECT_EQ(closed[0].choices[0].batch, 30U);
+  EXPECT_EQ(closed[0].choices[1].batch, 40U) << "the worker has heard of this one alone";
 }
 
 /// What a shard decides later follows from all that it has decided on, also where the root has lost the worker since.
@@ -192,12 +219,12 @@ TEST(Gather, TakesNoMoreAccountsThanThereCanBeShards) {
   shard.accounts.assign(2, {.arbitrator = 7, .ranks = {0}, .unguided = {}, .forgotten = {}});
   shard.accounts.push_back({.arbitrator = 8, .ranks = {}, .unguided = {1}, .forgotten = {}});
   auto gone = idle;
-  gone.forgotten.resize(messages::max_workers / 2 + 1);
+  gone.forgotten.resize(messages::max_workers);
   shard.accounts.insert(shard.accounts.end(), 2, gone);
   EXPECT_TRUE(windows.add(shard, 2).empty());
   closed = windows.deadline(2, 3);
   ASSERT_EQ(closed.size(), 1U);
-  EXPECT_EQ(closed[0].accounts.size(), 2U) << "one on worker 0, one of half of all that have left";
+  EXPECT_EQ(closed[0].accounts.size(), 3U) << "two on worker 0, one of all that have left";
 }
 
 TEST(Gather, WaitsInItsFirstWindowForWhoIsOnTheWay) {

@@ -158,6 +158,25 @@ protected:
   std::vector<ledger::row> rows_;
 };
 
+/// A shard that was lost had decided on it, too; its row tells of the later one.
+TEST_F(ChangedTreeLedger, ComparesAWorkerWithTheShardThatDecidedOnItLast) {
+  auto& window = nth<ledger::window>(1);
+  auto& by = nth<ledger::tree>(1);
+  messages::shard_report own{.window = window.key.window, .generation = window.generation, .reports = {}};
+  for (const std::uint32_t rank : {0U, 1U})
+    own.reports.push_back(window.workers[rank].report);
+  own.expected = 2;
+  policy::deliberation lost(file_, policy::make_controller(file_, {}));
+  lost.enter(window.generation, {0, 1});
+  auto account = lost.decide(own).window.accounts.at(0);
+  account.arbitrator = 1000;
+  by.accounts.insert(by.accounts.begin(), account);
+  window.workers[0].decided_batch += 1;
+  EXPECT_THAT(said(), HasSubstr("DIFFERENT in window 1"));
+  window.workers[0].decided_batch -= 1;
+  EXPECT_THAT(said(), HasSubstr("The same: "));
+}
+
 TEST_F(ChangedTreeLedger, ShowsTheFirstDecisionThatIsAnother) {
   nth<ledger::window>(7).workers[3].decided_batch += 1;
   EXPECT_THAT(said(), HasSubstr("DIFFERENT in window 7"));
