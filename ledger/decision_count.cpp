@@ -35,6 +35,13 @@ void decision_count::host_count::decide(messages::decision_key key) {
     end("leave");
 }
 
+/// It was not made.
+void decision_count::host_count::take_back(messages::decision_key key) {
+  --made;
+  for (auto& one : stretches)
+    std::erase(one.unproven, key);
+}
+
 void decision_count::host_count::end(const char* by) {
   if (!stretches.empty() && stretches.back().ended.empty())
     stretches.back().ended = by;
@@ -43,6 +50,8 @@ void decision_count::host_count::end(const char* by) {
 void decision_count::add(const ledger::row& row) {
   if (const auto* window = std::get_if<ledger::window>(&row.entry))
     add_window(*window);
+  else if (const auto* by = std::get_if<ledger::tree>(&row.entry))
+    add_tree(*by);
   else if (const auto* event = std::get_if<ledger::event>(&row.entry))
     add_event(*event);
   else if (const auto* said = std::get_if<ledger::farewell>(&row.entry))
@@ -70,9 +79,28 @@ void decision_count::add_window(const ledger::window& window) {
       std::erase_if(count.stretches, [](const auto& one) { return !one.ended.empty() && one.unproven.empty(); });
     }
   }
-  if (window.decided)
-    for (const auto& worker : window.workers)
-      of(worker.report.host).decide(window.key);
+  stood_in_.clear();
+  if (!window.decided)
+    return;
+  newest_ = window.key;
+  for (const auto& worker : window.workers) {
+    if (worker.report.final)
+      continue; // it ends, and takes no decision
+    of(worker.report.host).decide(window.key);
+    if (worker.stale)
+      stood_in_.emplace(worker.report.rank, worker.report.host);
+  }
+}
+
+/// A root that hears from a shard too late lets the reports before stand in. Nobody need have decided on these.
+void decision_count::add_tree(const ledger::tree& by) {
+  for (const auto& account : by.accounts)
+    for (const auto rank : account.ranks)
+      stood_in_.erase(rank);
+  for (const auto& [rank, host] : stood_in_)
+    if (const auto found = hosts_.find(host); found != hosts_.end())
+      found->second.take_back(newest_);
+  stood_in_.clear();
 }
 
 decision_count::host_count& decision_count::of(const std::string& host) {

@@ -48,16 +48,20 @@ private:
     std::map<std::string, std::uint64_t> old_ends; ///< on their way at those that are no longer told apart
 
     void decide(messages::decision_key key);
+    void take_back(messages::decision_key key);
     void end(const char* by);
   };
   void add_window(const ledger::window& window);
+  void add_tree(const ledger::tree& by);
   void add_event(const ledger::event& event);
   void add_farewell(const messages::farewell& said);
   void end_all(const char* by);
   host_count& of(const std::string& host);
 
   bool replicated_;
-  messages::decision_key proven_; ///< last
+  messages::decision_key proven_;                 ///< last
+  messages::decision_key newest_;                 ///< window that was decided
+  std::map<std::uint32_t, std::string> stood_in_; ///< whose old reports stood in for them in it: hosts by rank
   std::map<std::string, host_count> hosts_;
   std::uint64_t uses_ = 0;
 };

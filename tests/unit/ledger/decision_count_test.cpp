@@ -24,6 +24,31 @@ std::map<std::string, std::uint64_t> by_cause(const decision_count::made& made) 
   return counts;
 }
 
+/// A root closes a window without a shard that is late, whose workers' reports before stand in: theirs are no decisions
+/// that could be lost. A shard does decide on an old report, and says so in its account.
+TEST(DecisionCount, CountsNoDecisionWhereTheRootOfATreeLetAnOldReportStandIn) {
+  decision_count count(false);
+  ledger::window window{.key = {.term = 1, .window = 5}, .generation = 1, .decided = true};
+  for (const std::uint32_t rank : {0U, 1U, 2U, 3U}) {
+    window.workers.emplace_back();
+    window.workers.back().report.host = "w" + std::to_string(rank);
+    window.workers.back().report.rank = rank;
+    window.workers.back().stale = rank != 0;
+  }
+  window.workers[3].report.final = true;
+  window.workers[3].stale = false;
+  count.add({.entry = window});
+  count.add({.entry = tree{.known = {},
+                           .accounts = {{.ranks = {0, 1}, .unguided = {}, .forgotten = {}}},
+                           .votes = {},
+                           .untrained = {}}});
+  const auto made = count.by_host();
+  EXPECT_EQ(made.at("w0").count, 1U);
+  EXPECT_EQ(made.at("w1").count, 1U) << "its shard decided on its old report";
+  EXPECT_EQ(made.at("w2").count, 0U);
+  EXPECT_FALSE(made.contains("w3")) << "who ends takes no decision";
+}
+
 TEST(DecisionCount, ForgetsTheHostsThatHaveBeenAwayTheLongest) {
   decision_count count(false);
   constexpr auto guests = decision_count::hosts_kept + 100;
