@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 
 namespace dynamix::ledger {
 namespace {
@@ -91,8 +92,10 @@ std::vector<double> run::batches_of(const std::string& name) const {
 void run::add(const ledger::row& row) {
   ++totals_.rows;
   at_seconds_ = row.at_seconds;
-  progress_.add(row);
   decisions_.add(row);
+  if (const auto* window = std::get_if<ledger::window>(&row.entry); window != nullptr && is_told_again(*window))
+    return;
+  progress_.add(row);
   samples_.add(row);
   std::visit([this](const auto& entry) { take(entry); }, row.entry);
   begun_ = !std::holds_alternative<ledger::start>(row.entry);
@@ -137,9 +140,11 @@ void run::take(const ledger::generation& generation) {
   count_generation(generation.generation);
   totals_.steps_lost += generation.steps_lost;
   ending_.clear(); // one that had left in order was not the last
-  for (auto& worker : workers_)
+  for (auto& worker : workers_) {
+    worker.counted = {}; // what it trains again it reports again
     if (worker.state == worker_state::training)
       worker.state = worker_state::lost;
+  }
   for (const auto& name : generation.members)
     if (auto* worker = find(name))
       worker->state = worker_state::training;
@@ -265,6 +270,18 @@ void run::note_event(std::string_view event, const std::string& host, const std:
   trim(events_, events_kept);
 }
 
+/// A worker that has not heard of a decision says its newest report again to whoever arbitrates then, and nobody
+/// decides on its last one.
+bool run::is_told_again(const ledger::window& window) const {
+  const auto counted = [this](const ledger::worker& judged) {
+    const auto* worker = find_worker(judged.report.host);
+    return worker != nullptr && std::pair(judged.report.generation, judged.report.window) == worker->counted;
+  };
+  const auto timely = [](const ledger::worker& judged) { return !judged.stale; };
+  auto reported = window.workers | std::views::filter(timely);
+  return !reported.empty() && std::ranges::all_of(reported, counted);
+}
+
 void run::take(const ledger::window& window) {
   window_ = window.key.window;
   term_ = window.key.term;
@@ -309,6 +326,10 @@ void run::take(const ledger::worker& judged) {
     ++worker->stale_reports;
     return;
   }
+  const std::pair place{judged.report.generation, judged.report.window};
+  if (place == worker->counted)
+    return;
+  worker->counted = place;
   const auto& training = judged.report.training;
   const double seconds = training.steps * training.iteration_seconds;
   worker->reported = true;

@@ -21,6 +21,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace dynamix::ledger {
@@ -52,6 +53,7 @@ struct live_worker {
   std::uint32_t decided_batch = 0;
   std::string intervention; ///< why the guard stepped in at the last decision; empty: it did not
   worker_course course;     ///< each window once
+  std::pair<std::uint64_t, std::uint64_t> counted{}; ///< generation and window of the newest report in these sums
   // Since the ledger began, steps included that were done again.
   std::uint64_t samples = 0;
   std::uint64_t stale_reports = 0;
@@ -167,6 +169,7 @@ private:
   void take(const ledger::deciding&) {} // of use to a replay alone, as the next
   void take(const ledger::tree&) {}
   void take(const ledger::worker& judged);
+  bool is_told_again(const ledger::window& window) const;
   live_worker* find(const std::string& name);
   void seat(const std::string& host, std::uint32_t rank);
   void come_back(const std::string& host);

@@ -43,6 +43,26 @@ TEST(Run, TellsOfTheNewestWindow) {
   EXPECT_FLOAT_EQ(run.course().batches().row(2)[1], 65);
 }
 
+/// The leader before wrote its row, and died before its workers heard so; each sends what it said last again.
+TEST(Run, CountsAReportOnceThatWasSaidAgainToAnotherLeader) {
+  auto run = begun(3);
+  auto again = window_row(3);
+  std::get<ledger::window>(again.entry).key.term = 2;
+  run.add(again);
+  EXPECT_EQ(run.totals().windows, 3U);
+  EXPECT_EQ(run.totals().samples, 3U * 1290);
+  EXPECT_EQ(run.course().history().rows(), 3U);
+  EXPECT_EQ(run.decisions().by_host().at("w0").count, 4U) << "it was decided again";
+  auto partly = window_row(4);
+  std::get<ledger::window>(partly.entry).workers[1].report.window = 3;
+  run.add(partly);
+  EXPECT_EQ(run.workers()[0].samples, 4U * 640);
+  EXPECT_EQ(run.workers()[1].samples, 3U * 650);
+  run.add({.entry = ledger::generation{.generation = 2, .members = {"w0", "w1"}}});
+  run.add(window_row(4));
+  EXPECT_EQ(run.workers()[0].samples, 5U * 640) << "the samples of a generation that ended are trained again";
+}
+
 TEST(Run, KnowsTheMostThatAWorkersMemoryHolds) {
   auto run = begun(1);
   EXPECT_EQ(run.workers()[1].limit(), 256U) << "the cluster file's";
