@@ -157,6 +157,7 @@ const std::array own = {target{"frames", read_frame},
                         target{"certificates", read_certificate},
                         control_target(),
                         decisions_target(),
+                        mesh_target(),
                         raft_target()};
 
 } // namespace

@@ -33,6 +33,9 @@ std::size_t read_raft(std::span<const std::uint8_t> bytes);
 target raft_target();
 std::map<std::string, kept_example> raft_examples();
 
+/// What a member of a group says to another between their gradients.
+target mesh_target();
+
 /// What workers report over some windows, to decisions. Returns how many are made.
 std::size_t read_decisions(std::span<const std::uint8_t> bytes);
 target decisions_target();
