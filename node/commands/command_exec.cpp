@@ -281,6 +281,10 @@ int exec(const exec_arguments& arguments, command_context& context) {
     return refuse(context.err, "--slot needs --name HOST and --run RUN");
   if (arguments.cluster.empty() && arguments.workers == 0)
     return refuse(context.err, "exec needs --workers N, for N training processes, or --cluster FILE");
+  if (const auto problem = why_not_startable(arguments.command.front()); !problem.empty()) {
+    context.err << "dynamix-node: error: " << problem << "\n";
+    return 127;
+  }
   command_process command; // before any other thread
   std::signal(SIGPIPE, SIG_IGN);
   const auto file = load(arguments, context.err);

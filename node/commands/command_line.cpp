@@ -57,8 +57,9 @@ std::string find_unknown_command(const CLI::App& app, const std::vector<std::str
          "The commands are " + listed(names);
 }
 
-/// CLI11 names an option that does not exist; this adds the one that was probably meant, or nothing.
-std::string find_meant_option(const CLI::App& app, const std::vector<std::string>& arguments) {
+/// The first option that its command does not have, and what was probably meant; CLI11 may name the word behind it
+/// instead.
+std::string find_unknown_option(const CLI::App& app, const std::vector<std::string>& arguments) {
   const auto* command = find_command(app, arguments);
   if (command == nullptr)
     return "";
@@ -67,11 +68,15 @@ std::string find_meant_option(const CLI::App& app, const std::vector<std::string
     std::ranges::copy(option->get_lnames(), std::back_inserter(names));
   const std::vector<std::string_view> views(names.begin(), names.end());
   for (const auto& argument : arguments) {
+    if (argument == "--") // behind it stands somebody else's command
+      break;
     const auto given = argument.starts_with("--") ? argument.substr(2, argument.find('=') - 2) : "";
     if (given.empty() || std::ranges::find(names, given) != names.end())
       continue;
-    if (auto meant = settings::suggestion(given, views); !meant.empty())
-      return " (" + meant.insert(meant.find('"') + 1, "--").substr(0, meant.size() - 1) + ")";
+    auto meant = settings::suggestion(given, views);
+    if (!meant.empty())
+      meant = "; " + meant.insert(meant.find('"') + 1, "--").substr(0, meant.size() - 1);
+    return "--" + given + " is not an option of " + command->get_name() + meant;
   }
   return "";
 }
@@ -127,9 +132,11 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend()); // as CLI11 takes them
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0)
-      return refuse(err, error.what() + find_meant_option(app, arguments) + "; see dynamix-node " +
+    if (error.get_exit_code() != 0) {
+      const auto unknown = find_unknown_option(app, arguments);
+      return refuse(err, (unknown.empty() ? error.what() : unknown) + "; see dynamix-node " +
                              (find_command(app, arguments) != nullptr ? arguments.front() + " --help" : "--help"));
+    }
     return app.exit(error, out, err); // --help, --version
   }
   try {

@@ -1,6 +1,7 @@
 #include "node/launch/client_cluster.hpp"
 
 #include "links/free_port.hpp"
+#include "node/launch/port_check.hpp"
 #include "node/launch/shipped_files.hpp"
 
 #include <filesystem>
@@ -37,6 +38,11 @@ gae_lambda = 0.9
 entropy_coefficient = 0.0005
 )",
                         policy);
+  // A file of one's own chooses its address; beside another run's page, or some other program, this one gets a free
+  // port.
+  if (const auto usual = cluster::parse_listen_address(cluster::dashboard{}.listen);
+      usual && !can_listen(usual->address, usual->port))
+    text += fmt::format("\n[dashboard]\nlisten = \"{}:{}\"\n", usual->address, links::take_free_port());
   text +=
       fmt::format("\n[[host]]\nname = \"arbitrator\"\nport = {}\nroles = [\"arbitrator\"]\n", links::take_free_port());
   for (std::uint32_t i = 0; i < workers; ++i)

@@ -4,9 +4,12 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <ranges>
+#include <string_view>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -144,6 +147,20 @@ child_exit command_process::wait() {
   }
   signal_receiver = 0;
   return *ended_;
+}
+
+std::string why_not_startable(const std::string& program) {
+  if (program.find('/') != std::string::npos)
+    return access(program.c_str(), X_OK) == 0 ? "" : fmt::format("cannot start {}: {}", program, std::strerror(errno));
+  const char* path = std::getenv("PATH");
+  if (path == nullptr) // the system's own
+    return "";
+  for (const auto part : std::views::split(std::string_view(path), ':')) {
+    const std::string directory(part.begin(), part.end());
+    if (access((directory.empty() ? program : directory + "/" + program).c_str(), X_OK) == 0)
+      return "";
+  }
+  return fmt::format("cannot start {}: no directory of $PATH has a program of this name", program);
 }
 
 std::string become_command(const std::vector<std::string>& command,

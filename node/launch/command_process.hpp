@@ -36,6 +36,9 @@ private:
   std::optional<child_exit> ended_;
 };
 
+/// Why this program cannot be started, as far as can be seen before it is tried; empty: it may. Looked for in PATH.
+std::string why_not_startable(const std::string& program);
+
 /// This process becomes the command, with that environment. Returns why it cannot.
 std::string become_command(const std::vector<std::string>& command,
                            const std::vector<std::pair<std::string, std::string>>& environment);

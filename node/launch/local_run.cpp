@@ -28,7 +28,7 @@ std::string page_text(const cluster::cluster_file& file) {
   if (!listen)
     return "";
   if (!can_listen(listen->address, listen->port))
-    return "no page: " + file.dashboard.listen + " is in use ([dashboard] listen chooses another address)";
+    return "no page: " + file.dashboard.listen + " is in use (--set dashboard.listen=ADDRESS:PORT chooses another)";
   return "page " + dashboard::url_of(file);
 }
 

@@ -238,8 +238,18 @@ TEST_F(CommandLine, CheckSaysWhatItHasNotLookedAt) {
 TEST_F(CommandLine, NamesWhatWasProbablyMeant) {
   const auto path = write_pair();
   EXPECT_THAT(ask({"trian"}).err, HasSubstr("\"trian\" is not a command; did you mean \"train-policy\"?"));
-  EXPECT_THAT(ask({"local", "--epoch", "1"}).err,
-              HasSubstr("did you mean \"--epochs\"?); see dynamix-node local --help"));
+  EXPECT_THAT(
+      ask({"local", "--epoch", "1"}).err,
+      HasSubstr("--epoch is not an option of local; did you mean \"--epochs\"?; see dynamix-node local --help"));
+  EXPECT_THAT(ask({"exec", "--worker", "2", "--", "true", "--epoch"}).err,
+              HasSubstr("--worker is not an option of exec; did you mean \"--workers\"?"));
+  EXPECT_THAT(ask({"exec", "--workers", "none", "--", "true", "--foo"}).err, HasSubstr("--workers"));
+  for (const std::string program : {"/no/such/program", "no-such-program"}) { // before agents are started for it
+    const auto missing = ask({"exec", "--workers", "2", "--", program});
+    EXPECT_EQ(missing.code, 127);
+    EXPECT_THAT(missing.err, HasSubstr("error: cannot start " + program + ": "));
+    EXPECT_THAT(missing.err, Not(HasSubstr("page")));
+  }
   EXPECT_THAT(ask({"check", "--cluster", path, "--set", "trian.epochs=2"}).err,
               HasSubstr("did you mean \"training\"?"));
   EXPECT_THAT(ask({"check", "--cluster", path, "--set", "foo.bar=2"}).err, Not(HasSubstr("did you mean")));

@@ -1,3 +1,5 @@
+#include "cluster/cluster_file.hpp"
+#include "node/launch/client_cluster.hpp"
 #include "node/launch/port_check.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
@@ -13,12 +15,14 @@ namespace {
 /// A listener on a free port of 127.0.0.1.
 class listener {
 public:
-  listener() : descriptor_(socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit listener(std::uint16_t wanted = 0) : descriptor_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(wanted);
     socklen_t size = sizeof address;
-    EXPECT_EQ(bind(descriptor_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_TRUE(bind(descriptor_, reinterpret_cast<sockaddr*>(&address), size) == 0 ||
+                (wanted != 0 && errno == EADDRINUSE));
     EXPECT_EQ(listen(descriptor_, 1), 0);
     EXPECT_EQ(getsockname(descriptor_, reinterpret_cast<sockaddr*>(&address), &size), 0);
     port_ = ntohs(address.sin_port);
@@ -68,6 +72,15 @@ TEST(PortCheck, NamesThePlaceOfAnAddressOfAnotherMachine) {
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_EQ(errors[0].line, 12U);
   EXPECT_NE(errors[0].message.find("that is not an address of this machine"), std::string::npos);
+}
+
+TEST(ClientCluster, HasItsPageAtAFreePortWhereTheUsualOneIsTaken) {
+  const listener taken(8080); // or another program has it
+  const auto text = make_client_cluster(2);
+  const auto parsed = cluster::parse_cluster_text(text, "--workers 2");
+  ASSERT_TRUE(parsed.errors.empty()) << parsed.errors.front().message;
+  EXPECT_NE(parsed.file.dashboard.listen, cluster::dashboard{}.listen);
+  EXPECT_THAT(parsed.file.dashboard.listen, ::testing::StartsWith("127.0.0.1:"));
 }
 
 TEST(WhoHasPort, TellsAListenerFromAConnectionThatHasEnded) {
