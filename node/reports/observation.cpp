@@ -34,6 +34,13 @@ double bounded_seconds(const json& object, const char* name) {
 /// t(b) near an even share, as a line.
 policy::pace_estimate line_of(const observed_worker& worker, double share) {
   auto points = worker.points;
+  const auto is_near = [&](const auto& point) { // its difference to the usual batch size is noise, and no slope
+    return point.batch != worker.batch && point.batch * line_width > worker.batch &&
+           point.batch < worker.batch * line_width;
+  };
+  std::erase_if(points, is_near);
+  if (points.empty())
+    points = worker.points;
   if (points.size() == 1)
     points.push_back({2 * points.front().batch, 2 * points.front().seconds});
   const std::vector<double> weights(points.size(), 1);
@@ -151,14 +158,18 @@ observation observe(std::vector<observed_worker> workers) {
       return seen;
   const double share = static_cast<double>(total) / static_cast<double>(seen.workers.size());
   std::vector<policy::balanced_worker> balanced;
-  for (const auto& worker : seen.workers)
-    balanced.push_back({.pace = line_of(worker, share), .batch = worker.batch, .lowest = 1, .highest = batch_max});
+  double slowest_seconds = 0; // along the curves, as it is
+  for (const auto& worker : seen.workers) {
+    const auto pace = line_of(worker, share);
+    slowest_seconds = std::max(slowest_seconds, pace.fixed_seconds + pace.sample_seconds * worker.batch);
+    balanced.push_back({.pace = pace, .batch = worker.batch, .lowest = 1, .highest = batch_max});
+  }
   const auto shared = policy::balance(total, balanced);
-  const double rest = std::max(0.0, step_seconds - computing_seconds);
   seen.samples_per_second = static_cast<double>(total) / step_seconds;
   seen.batches = shared.batches;
+  const double gone = slowest_seconds > 0 ? 1 - shared.slowest_seconds / slowest_seconds : 0;
   if (shared.reason == policy::balance_reason::moved || shared.reason == policy::balance_reason::evened)
-    seen.gain = std::max(1.0, step_seconds / (shared.slowest_seconds + rest));
+    seen.gain = std::max(1.0, step_seconds / (step_seconds - std::min(computing_seconds, step_seconds) * gone));
   return seen;
 }
 

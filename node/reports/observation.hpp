@@ -25,7 +25,7 @@ struct observed_worker {
   double data_seconds = 0;      ///< waiting for the data loader
   double observing_seconds = 0; ///< of all steps
   std::uint64_t other_models = 0;
-  std::vector<policy::step_time> points; ///< rising in batch
+  std::vector<policy::step_time> points; ///< computing by batch size, rising in it
   std::vector<std::string> lines;        ///< by which the script joins
   std::string problem;                   ///< why its agent was told no more; empty: it was
   policy::time_split time;               ///< what its agent says of the same time; zeros: nothing
@@ -43,7 +43,8 @@ std::optional<observed_worker> parse_observed_worker(const std::string& text, co
 
 /// Estimates by the shares that workers of a joined script come to (policy/balance), from step times along the
 /// policies' curve (policy/step_time_table); of a worker that has had one batch size, all of a step is taken to grow
-/// with it. What nobody computes in of a step stays as long.
+/// with it. The slowest one's computing gets shorter by the ratio of the curves before and after; what nobody computes in
+/// of a step stays as long.
 observation observe(std::vector<observed_worker> workers);
 
 /// Sentences, one an element: for a terminal, and as the page's warnings.

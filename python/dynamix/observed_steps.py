@@ -55,17 +55,18 @@ class ObservedSteps:
         return [step for step in self._known if step.iteration <= longest]
 
     def summary(self) -> Dict[str, Any]:
-        """Means of the steps with the most frequent batch size, and for each size the median seconds of computing."""
+        """Means of the steps with the most frequent batch size, and for each size the mean seconds of computing, of the same steps: what
+        is gained is a part of them."""
         usual = self._usual()
         sizes = collections.Counter(step.samples for step in usual)
         batch = sizes.most_common(1)[0][0] if sizes else 0
         of_batch = [step for step in usual if step.samples == batch]
-        points = [[size, statistics.median(step.compute for step in usual if step.samples == size), count]
-                  for size, count in sizes.most_common(_BATCHES) if count >= _FEW_STEPS or size == batch]
 
         def mean(seconds: List[float]) -> float:
             return sum(seconds) / len(seconds) if seconds else 0.0
 
+        points = [[size, mean([step.compute for step in usual if step.samples == size]), count]
+                  for size, count in sizes.most_common(_BATCHES) if count >= _FEW_STEPS or size == batch]
         return {"steps": self.count, "batch": batch, "points": sorted(points),
                 "step_seconds": mean([step.iteration for step in of_batch]),
                 "compute_seconds": mean([step.compute for step in of_batch]),

@@ -41,6 +41,25 @@ TEST(Observation, TakesAFixedCostFromStepsOfAnotherSize) {
   EXPECT_LT(seen.gain, 0.1 / 0.052);
 }
 
+TEST(Observation, PromisesNoMoreThanAPartOfWhatTheSlowestComputes) {
+  // Of a noisy machine: computing takes 6 ms of 24 in the mean, and a curve of other steps says 2.
+  auto ada = at_32("ada", 1, 1);
+  ada.step_seconds = 0.024;
+  ada.compute_seconds = 0.006;
+  ada.points = {{32, 0.0018}};
+  auto ben = ada;
+  ben.points = {{32, 0.002}};
+  const auto seen = observe({ada, ben});
+  EXPECT_GE(seen.gain, 1);
+  EXPECT_LT(seen.gain, 1.02);
+}
+
+TEST(Observation, TakesNoSlopeFromABatchThatIsNearlyTheUsualOne) {
+  auto slow = at_32("ben", 3, 3);
+  slow.points = {{30, 0.1}, {32, 0.096}}; // an epoch's last steps, beside a neighbour
+  EXPECT_NEAR(observe({at_32("ada", 1, 3), slow}).gain, 0.1 / 0.052, 1e-6);
+}
+
 TEST(Observation, SaysWhoIsSlowAndWhatToWrite) {
   const auto told = to_sentences(observe({at_32("ada", 1, 3), at_32("ben", 3, 3)}));
   EXPECT_TRUE(
