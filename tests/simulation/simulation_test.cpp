@@ -3,7 +3,7 @@
 ///     DYNAMIX_SIMULATION_SEED=N       one seed, with its whole log
 ///     DYNAMIX_SIMULATION_SEEDS=N      as many seeds
 ///     DYNAMIX_SIMULATION_FIRST=N      from this one on
-///     DYNAMIX_SIMULATION_STEP=N       every Nth; of a tree, FIRST=10 and STEP=24 are those with all forms at once
+///     DYNAMIX_SIMULATION_STEP=N       every Nth; of a tree, FIRST=10 and STEP=168 are those with all forms at once
 
 #include "tests/simulation/simulation.hpp"
 
