@@ -37,12 +37,11 @@ std::vector<choice> goodput_controller::choose_all(const observation& observed) 
     return keep_assigned(observed, "no worker measured yet");
   const auto now = measured.judge(observed.assigned);
   // Without phi there is no telling whether a larger global batch is worth it.
-  const auto best = measured.worthwhile(
+  const auto [reason, best] = measured.worthwhile(
       measured.noise_scale() < 0 ? measured.split(std::max(now.total, measured.least_planned())) : measured.best(),
       observed.assigned);
   if (best.batches == observed.assigned)
-    return keep_assigned(observed,
-                         "no split or global batch gives more goodput than 2 % and what predictions are off by");
+    return keep_assigned(observed, reason);
   const auto gain = best.goodput / now.goodput;
   std::vector<std::string> reasons;
   for (std::size_t i = 0; i < measured.size(); ++i)

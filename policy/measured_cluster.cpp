@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 #include <limits>
 #include <numbers>
 #include <numeric>
@@ -366,12 +367,28 @@ batch_plan measured_cluster::keep_shares(batch_plan plan, const std::vector<std:
   return plan;
 }
 
-batch_plan measured_cluster::worthwhile(batch_plan plan, const std::vector<std::uint32_t>& assigned,
-                                        std::span<const belief> how) const {
+worthwhile_plan measured_cluster::worthwhile(batch_plan plan, const std::vector<std::uint32_t>& assigned,
+                                             std::span<const belief> how) const {
+  auto nearest = judge(assigned, how);
+  const auto running = nearest.total;
+  const bool grows_back = running < std::min(plan.total, initial_total());
   plan = keep_shares(std::move(plan), assigned, how);
-  auto now = judge(assigned, how);
-  const bool grows_back = now.total < std::min(plan.total, initial_total());
-  return grows_back || plan.goodput >= least_gain(plan) * now.goodput ? plan : now;
+  if (grows_back)
+    return {.reason = fmt::format("grows from {} back to the initial global batch", running), .plan = std::move(plan)};
+  if (plan.total != running) {
+    auto other_shares = keep_shares(split(running, how), assigned, how);
+    if (other_shares.goodput >= least_gain(other_shares) * nearest.goodput)
+      nearest = std::move(other_shares);
+  }
+  const auto percent = [](double factor) { return 100 * (factor - 1); };
+  const auto asked = least_gain(plan);
+  const auto gain = plan.goodput / nearest.goodput;
+  if (gain >= asked)
+    return {.reason = fmt::format("gains {:.1f} %", percent(gain)), .plan = std::move(plan)};
+  return {.reason = fmt::format("stays at {}: {} would gain {:.1f} %, and a change has to gain {:.1f} %", running,
+                                plan.total == running ? "another split" : fmt::format("{}", plan.total), percent(gain),
+                                percent(asked)),
+          .plan = std::move(nearest)};
 }
 
 /// Goodput is looked at along the time T that workers get rather than the global batch: for each T one pass over them

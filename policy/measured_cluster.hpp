@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace dynamix::policy {
@@ -32,6 +33,11 @@ struct batch_plan {
   double slowest_seconds = 0;         ///< expected computing time of a step by whoever is the slowest in it
   double level_seconds = 0;           ///< the predicted one that was planned: `slowest_seconds` without stragglers
   double goodput = 0;                 ///< samples per second, each as good as one of the initial global batch
+};
+
+struct worthwhile_plan {
+  std::string reason; ///< why these and no others, for a person
+  batch_plan plan;
 };
 
 class measured_cluster {
@@ -116,14 +122,12 @@ public:
   /// The same where it has been asked for in this window; null where nobody needed it.
   const batch_plan* best_if_found() const { return best_ ? &*best_ : nullptr; }
 
-  /// The global batch of `plan` in equal shares, or else in those that are `assigned`, unless the predicted gain of the
-  /// plan's exceeds 2 % and what predicted times are off by.
-  batch_plan keep_shares(batch_plan plan, const std::vector<std::uint32_t>& assigned,
-                         std::span<const belief> how = {}) const;
-  /// The same, and all that is assigned unless the gain of the whole exceeds that. Only a global batch below the
-  /// initial one grows for less, so that a small one ends when nothing speaks for it any more.
-  batch_plan worthwhile(batch_plan plan, const std::vector<std::uint32_t>& assigned,
-                        std::span<const belief> how = {}) const;
+  /// What is worth changing of what is assigned: nothing, the shares alone, or all of `plan`. What is further from what
+  /// runs has to gain 2 % over what is nearer, and what predicted times are off by. Only a global batch below the
+  /// initial one grows for less, so that a small one ends when nothing speaks for it any more. The shares are equal
+  /// ones, or else those that are assigned, unless others gain as much.
+  worthwhile_plan worthwhile(batch_plan plan, const std::vector<std::uint32_t>& assigned,
+                             std::span<const belief> how = {}) const;
 
   /// log2(goodput that the newest window had / the best that was to be had, by the newest measurements); 0 while
   /// nothing is measured. Within [-5, 5]. For a window that ran at the best batch sizes it is near 0, whatever the
@@ -177,6 +181,8 @@ private:
   /// batch.
   std::vector<std::uint32_t> bring_together(std::vector<std::uint32_t> batches, const pace& all) const;
   double least_gain(const batch_plan& plan) const;
+  batch_plan keep_shares(batch_plan plan, const std::vector<std::uint32_t>& assigned,
+                         std::span<const belief> how) const;
 
   cluster::batch limits_;
   cluster::learning_rate_rule rule_;

@@ -9,7 +9,6 @@ namespace dynamix::policy {
 namespace {
 
 constexpr double rounding = 1e-9;
-constexpr double planned_dead_band = 0.04; ///< relative change of a batch size that is not worth it
 
 } // namespace
 
@@ -41,16 +40,11 @@ planned_target find_planned_target(const measured_cluster& measured, std::span<c
     const auto part = measured.within(scale * whole, how).total;
     const auto all = measured.within(whole, how).total;
     const auto total = static_cast<double>(plan.total) * static_cast<double>(part) / static_cast<double>(all);
-    plan = measured.keep_shares(measured.split(static_cast<std::uint64_t>(std::llround(total)), how), assigned, how);
-  } else {
-    plan = measured.worthwhile(std::move(plan), assigned, how);
+    plan = measured.split(static_cast<std::uint64_t>(std::llround(total)), how);
   }
-  for (std::size_t i = 0; i < assigned.size(); ++i)
-    if (std::abs(static_cast<double>(plan.batches[i]) - assigned[i]) > planned_dead_band * assigned[i]) {
-      const auto seconds = plan.slowest_seconds * (1 + rounding);
-      return {.plan = std::move(plan), .seconds = seconds};
-    }
-  return {.plan = measured.judge(assigned, how)};
+  auto [reason, worthwhile] = measured.worthwhile(std::move(plan), assigned, how);
+  const auto seconds = worthwhile.batches == assigned ? 0 : worthwhile.slowest_seconds * (1 + rounding);
+  return {.plan = std::move(worthwhile), .seconds = seconds, .reason = std::move(reason)};
 }
 
 std::string describe(const planned_action& action, std::uint64_t total) {

@@ -24,13 +24,14 @@ planned_action to_planned_action(std::size_t index, std::span<const std::int32_t
 /// probabilities are), then its belief with the next of `own`.
 std::size_t draw_planned_action(std::span<const float> probabilities, std::mt19937_64 common, std::mt19937_64& own);
 
-/// The batch sizes that these actions, one a worker, come to. The plan with the highest goodput under their beliefs, as
-/// far as it is worth a change. Where the geometric mean of the votes is another than 100 %, its global batch times
-/// what all compute within so much of its step time over what they compute within all of it; so a host that waits for a
-/// slower one is not given more for that alone. What is assigned, where no batch size would change by more than 4 %.
+/// The batch sizes that these actions, one a worker, come to. The plan with the highest goodput under their beliefs.
+/// Where the geometric mean of the votes is another than 100 %, its global batch times what all compute within so much
+/// of its step time over what they compute within all of it; so a host that waits for a slower one is not given more
+/// for that alone. All as far as it is worth a change.
 struct planned_target {
   batch_plan plan;
   double seconds = 0; ///< of computing a step; 0: what is assigned stays
+  std::string reason; ///< why it is worth a change, or not
 };
 planned_target find_planned_target(const measured_cluster& measured, std::span<const planned_action> actions,
                                    const std::vector<std::uint32_t>& assigned);

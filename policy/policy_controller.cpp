@@ -132,6 +132,7 @@ void policy_controller::rule(const observation& all, const std::vector<choice>& 
                                       : to_planned_action(static_cast<std::size_t>(each.vote), shape_.actions));
     auto target = find_planned_target(*all.measured, actions, all.assigned);
     result.target_seconds = target.seconds;
+    result.reason = std::move(target.reason);
     wanted = std::move(target.plan.batches);
   }
   rule_batches(all, wanted, result);
@@ -151,6 +152,8 @@ void policy_controller::settle(const observation& own, const ruling& known, std:
     if (known.target_seconds > 0 && own.measured->measured(i))
       chosen.batch = std::min(chosen.batch, own.measured->batch_within(i, known.target_seconds, action.how));
     chosen.reason = describe(action, known.ruled_total) + odds(chosen);
+    if (!known.reason.empty())
+      chosen.reason += "; " + known.reason;
   }
 }
 

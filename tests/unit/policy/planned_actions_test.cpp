@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -15,12 +16,14 @@ using ::testing::ElementsAre;
 constexpr cluster::batch limits{.initial = 64, .lowest = 8, .highest = 1024};
 const std::vector<std::int32_t> scales = {50, 100, 200};
 
-measured_cluster two_equal_workers() {
+measured_cluster two_equal_workers(double noise_scale = 0) {
   measured_cluster measured(limits);
   auto shard = testing::make_shard(2);
   for (auto& report : shard.reports) {
     report.batch = 64;
     report.training.compute_seconds = 0.02;
+    report.training.gradient_valid = noise_scale > 0;
+    report.training.noise_scale = noise_scale;
   }
   measured.measure(shard);
   return measured;
@@ -65,7 +68,7 @@ TEST(PlannedActions, ScaleTheStepTimeByTheMeanVote) {
   // 64 samples take 20 ms; above that half of the step is taken to be fixed.
   EXPECT_THAT(apply(100, 100), ElementsAre(64, 64));
   EXPECT_THAT(apply(200, 200), ElementsAre(192, 192));
-  EXPECT_THAT(apply(50, 50), ElementsAre(32, 32));
+  EXPECT_THAT(apply(50, 50), ElementsAre(64, 64)) << "a shorter step promises less";
   EXPECT_THAT(apply(50, 200), ElementsAre(64, 64)) << "the mean is geometric; nobody is left behind by its own vote";
   EXPECT_THAT(apply(100, 102), ElementsAre(64, 64)) << "too little to move for";
 }
@@ -97,7 +100,7 @@ TEST(PlannedActions, RunWhatIsPlannedAtVotesOfAHundredPercent) {
   for (const std::uint32_t assigned : {16U, 64U, 300U}) {
     const std::vector<planned_action> even(3);
     const auto decided = find_planned_target(measured, even, {assigned, assigned, 8}).plan;
-    const auto worth = measured.worthwhile(plan, {assigned, assigned, 8});
+    const auto worth = measured.worthwhile(plan, {assigned, assigned, 8}).plan;
     EXPECT_NEAR(static_cast<double>(decided.total), static_cast<double>(worth.total),
                 0.03 * static_cast<double>(worth.total))
         << assigned;
@@ -118,7 +121,44 @@ TEST(PlannedActions, StayInsideTheLimits) {
   const std::vector<planned_action> up(2, {.scale = 100000});
   EXPECT_THAT(find_planned_target(measured, up, {64, 64}).plan.batches, ElementsAre(1024, 1024));
   const std::vector<planned_action> down(2, {.scale = 1});
-  EXPECT_THAT(find_planned_target(measured, down, {64, 64}).plan.batches, ElementsAre(8, 8));
+  EXPECT_THAT(find_planned_target(two_equal_workers(1), down, {64, 64}).plan.batches, ElementsAre(8, 8));
+}
+
+/// Between some 200 and 500 samples goodput is within 2 % of the best. Votes once moved the global batch in three of
+/// four windows, by 5 to 45 %.
+TEST(PlannedActions, LeaveTheGlobalBatchAloneWhereGoodputIsFlatWhateverIsVoted) {
+  const std::vector<std::int32_t> votes = {85, 92, 100, 109, 120, 140};
+  const std::vector<double> slowdowns = {1, 1, 2, 4};
+  std::mt19937_64 generator(23);
+  std::normal_distribution<double> chance(0, 0.05);
+  measured_cluster measured(limits);
+  std::vector<std::uint32_t> assigned(4, 64);
+  int moved = 0;
+  for (std::uint64_t window = 1; window <= 220; ++window) {
+    const auto total = std::accumulate(assigned.begin(), assigned.end(), std::uint64_t{0});
+    auto shard = testing::make_shard(4, window);
+    double slowest = 0;
+    for (auto& report : shard.reports) {
+      report.batch = assigned[report.rank];
+      report.global_batch = total;
+      report.training.compute_seconds =
+          (0.005 + 0.0001 * report.batch) * slowdowns[report.rank] * std::exp(chance(generator));
+      report.training.gradient_valid = true;
+      report.training.noise_scale = 300 * std::exp(chance(generator));
+      slowest = std::max(slowest, report.training.compute_seconds);
+    }
+    for (auto& report : shard.reports)
+      report.training.exchange_seconds = 0.005 + slowest - report.training.compute_seconds;
+    measured.measure(shard);
+    const std::vector<planned_action> actions(4, {.scale = votes[generator() % votes.size()]});
+    const auto target = find_planned_target(measured, actions, assigned);
+    EXPECT_EQ(target.seconds == 0, target.plan.batches == assigned);
+    EXPECT_FALSE(target.reason.empty());
+    const auto change = std::log(static_cast<double>(target.plan.total) / static_cast<double>(total));
+    moved += window > 20 && std::abs(change) > 0.02 ? 1 : 0;
+    assigned = target.plan.batches;
+  }
+  EXPECT_LE(moved, 10) << "of 200 windows";
 }
 
 TEST(PlanView, IsMaskedUntilSomethingIsMeasured) {

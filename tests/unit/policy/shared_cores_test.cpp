@@ -71,7 +71,7 @@ std::vector<window_run> run_by_plan(const std::vector<double>& slowdown, double 
     if (window == 40) {
       EXPECT_NEAR(measured.judge(assigned).slowest_seconds / slowest, 1, 0.05);
     }
-    assigned = measured.worthwhile(measured.best(), assigned).batches;
+    assigned = measured.worthwhile(measured.best(), assigned).plan.batches;
   }
   return ran;
 }
