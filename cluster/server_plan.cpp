@@ -109,8 +109,8 @@ std::vector<double> even_out(std::span<const double> rates) {
   std::ranges::sort(order, {}, [&](std::size_t i) { return rates[i]; });
   std::vector<double> even(rates.size());
   for (std::size_t first = 0, last = 0; first < order.size(); first = last) {
-    double sum = 0;
-    for (last = first; last < order.size() && rates[order[last]] <= equal_rates * rates[order[first]]; ++last)
+    double sum = rates[order[first]]; // whatever its rate is, each round takes one
+    for (last = first + 1; last < order.size() && rates[order[last]] <= equal_rates * rates[order[first]]; ++last)
       sum += rates[order[last]];
     for (std::size_t i = first; i < last; ++i)
       even[order[i]] = sum / static_cast<double>(last - first);

@@ -54,12 +54,14 @@ std::size_t pieces_of(std::size_t bytes) {
 }
 
 /// The i-th of `parts` nearly equal parts of so many elements, of `element` bytes each.
-memory part_of(memory whole, std::size_t element, std::size_t i, std::size_t parts) {
+template <typename Byte>
+std::span<Byte> part_of(std::span<Byte> whole, std::size_t element, std::size_t i, std::size_t parts) {
   const auto count = whole.size() / element;
   const auto begin = count * i / parts * element;
   return whole.subspan(begin, count * (i + 1) / parts * element - begin);
 }
 
+/// Each of the members' blocks travels in pieces: each that has come is progress.
 class gathering_all : public collective {
 public:
   gathering_all(std::shared_ptr<mesh> through, std::uint64_t lane, memory all, std::shared_ptr<void> owner,
@@ -68,12 +70,13 @@ public:
 
 protected:
   void begin() override {
+    const auto pieces = pieces_of(all_.size() / size());
     for (std::uint32_t i = 0; i < size(); ++i)
-      if (i != position())
-        receive(i, block(i), [] {});
+      for (std::size_t piece = 0; i != position() && piece < pieces; ++piece)
+        receive(i, part_of(block(i), 1, piece, pieces), [] {});
     for (std::uint32_t i = 0; i < size(); ++i)
-      if (i != position())
-        send(i, block(position()));
+      for (std::size_t piece = 0; i != position() && piece < pieces; ++piece)
+        send(i, part_of(block(position()), 1, piece, pieces));
   }
   memory block(std::size_t i) const { return all_.subspan(i * all_.size() / size(), all_.size() / size()); }
 
@@ -174,6 +177,7 @@ private:
   std::size_t awaited_ = 0;     ///< pieces, of all steps
 };
 
+/// In pieces, as a gathering.
 class exchanging_blocks final : public collective {
 public:
   exchanging_blocks(std::shared_ptr<mesh> through, std::uint64_t lane, constant_memory blocks, memory into,
@@ -183,13 +187,14 @@ public:
 protected:
   void begin() override {
     const auto bytes = into_.size() / size();
+    const auto pieces = pieces_of(bytes);
     for (std::uint32_t i = 0; i < size(); ++i)
-      if (i != position())
-        receive(i, into_.subspan(i * bytes, bytes), [] {});
+      for (std::size_t piece = 0; i != position() && piece < pieces; ++piece)
+        receive(i, part_of(into_.subspan(i * bytes, bytes), 1, piece, pieces), [] {});
     std::memcpy(into_.data() + position() * bytes, blocks_.data() + position() * bytes, bytes);
     for (std::uint32_t i = 0; i < size(); ++i)
-      if (i != position())
-        send(i, blocks_.subspan(i * bytes, bytes));
+      for (std::size_t piece = 0; i != position() && piece < pieces; ++piece)
+        send(i, part_of(blocks_.subspan(i * bytes, bytes), 1, piece, pieces));
   }
 
 private:
@@ -259,14 +264,14 @@ void collective::wait(const interruption& stop, std::chrono::milliseconds timeou
   for (;;) {
     const steady_clock::time_point moved{steady_clock::duration(moved_at_.load())};
     const auto left = std::chrono::duration<double>(moved + timeout - steady_clock::now()).count();
+    if (stop.wait_for(*done_, std::max(left, 0.0)))
+      break;
+    throw_if_raised(stop);
     if (left <= 0) {
       const auto problem = fmt::format("{}: nothing has come for {} ms", name_, timeout.count());
       mesh_->break_up(problem);
       throw error(problem);
     }
-    if (stop.wait_for(*done_, left))
-      break;
-    throw_if_raised(stop);
   }
   const std::lock_guard lock(mutex_);
   if (!problem_.empty())

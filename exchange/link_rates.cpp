@@ -104,7 +104,9 @@ std::vector<double> measure_link_rates(ring_group& peers, const interruption& st
   // A pair is as fast as its slower link, or slower where a host is busy with something else: the best pair counts.
   const std::int64_t own =
       std::max<std::int64_t>(1, static_cast<std::int64_t>(std::min(std::ranges::max(*came), std::ranges::max(*went))));
-  const auto rates = peers.all_gather({&own, 1})->wait();
+  auto rates = peers.all_gather({&own, 1})->wait();
+  for (auto& rate : rates)
+    rate = std::max<std::int64_t>(1, rate); // a member may tell anything
   return {rates.begin(), rates.end()};
 }
 

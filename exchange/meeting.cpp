@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <exception>
@@ -180,7 +181,8 @@ private:
   }
 
   void await_input() {
-    std::vector<pollfd> waiting = {{.fd = listener_.get(), .events = POLLIN, .revents = 0}};
+    const int listener = std::exchange(accepts_, true) ? listener_.get() : -1;
+    std::vector<pollfd> waiting = {{.fd = listener, .events = POLLIN, .revents = 0}};
     for (const auto& each : newcomers_)
       waiting.push_back({.fd = each.socket.get(), .events = POLLIN, .revents = 0});
     ::poll(waiting.data(), waiting.size(), 20); // an interruption has no descriptor
@@ -189,8 +191,10 @@ private:
   void accept_all() {
     for (;;) {
       links::descriptor accepted(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-      if (!accepted)
+      if (!accepted) {
+        accepts_ = errno == EAGAIN;
         return;
+      }
       if (newcomers_.size() < introductions_max)
         newcomers_.push_back({.socket = std::move(accepted), .deadline = steady_clock::now() + introduction_time});
     }
@@ -224,6 +228,7 @@ private:
   links::descriptor listener_;
   announcement announced_;
   std::vector<newcomer> newcomers_;
+  bool accepts_ = true; ///< not where there was no descriptor left, for one look
 };
 
 // -----------------------------------------------------------------------------------------------------------------

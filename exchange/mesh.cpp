@@ -1,5 +1,7 @@
 #include "exchange/mesh.hpp"
 
+#include "exchange/group.hpp"
+
 #include <fcntl.h>
 #include <spdlog/fmt/fmt.h>
 #include <sys/epoll.h>
@@ -116,7 +118,10 @@ public:
     ::close(bell_);
   }
 
+  /// Throws where there is no descriptor left.
   void begin() {
+    if (epoll_ < 0 || bell_ < 0)
+      throw error("there is no descriptor left for the connections to the other workers");
     std::thread([self = shared_from_this()] { self->loop(); }).detach();
   }
 

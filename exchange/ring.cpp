@@ -21,6 +21,8 @@ using std::chrono::milliseconds;
 /// Lanes below are those of messages.
 constexpr std::uint64_t first_collective_lane = std::uint64_t{1} << 32;
 
+constexpr std::size_t broadcast_part_bytes = 32 << 20;
+
 /// Waits for one message. Shared with its completion, which may come when nobody waits any more.
 struct arrival {
   std::mutex mutex;
@@ -242,13 +244,19 @@ public:
     send_around(root, std::as_writable_bytes(std::span(length.get(), 1)), length);
     if (*length > broadcast_bytes_max)
       throw error(fmt::format("a peer announces {} bytes; {} are allowed", *length, broadcast_bytes_max));
-    // Not over the caller's memory: a broadcast that is given up may go on for a while, and then keeps these bytes.
-    const auto contents = std::make_shared<std::vector<std::uint8_t>>(*length);
-    if (position() == root)
-      std::ranges::copy(bytes, contents->begin());
-    if (!contents->empty())
-      send_around(root, std::as_writable_bytes(std::span(*contents)), contents);
-    return std::move(*contents);
+    // Memory is taken as bytes come, and not as they are announced. Not over the caller's or the result's: a broadcast
+    // that is given up may go on for a while, and then keeps its part.
+    std::vector<std::uint8_t> contents;
+    contents.reserve(*length);
+    while (contents.size() < *length) {
+      const auto size = std::min<std::size_t>(broadcast_part_bytes, *length - contents.size());
+      const auto part = std::make_shared<std::vector<std::uint8_t>>(size);
+      if (position() == root)
+        std::ranges::copy(bytes.subspan(contents.size(), size), part->begin());
+      send_around(root, std::as_writable_bytes(std::span(*part)), part);
+      contents.insert(contents.end(), part->begin(), part->end());
+    }
+    return contents;
   }
 
   /// Who comes out of this gather knows that all peers have gone into it, so their earlier collectives are complete: a

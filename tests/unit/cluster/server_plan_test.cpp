@@ -105,6 +105,7 @@ TEST(ServerPlan, TakesRatesThatDifferALittleForEqual) {
   EXPECT_EQ(even_out(std::vector<double>{100, 110, 50, 90}), (std::vector<double>{100, 100, 50, 100}));
   EXPECT_EQ(even_out(std::vector<double>{1, 2}), (std::vector<double>{1, 2}));
   EXPECT_TRUE(even_out({}).empty());
+  EXPECT_EQ(even_out(std::vector<double>{-5, 0, 0, -5, 3}), (std::vector<double>{-5, 0, 0, -5, 3})) << "it ends";
   std::vector<exchange_host> hosts = workers({{3, 100}, {1, 50}});
   hosts[1].link_rate = 110;
   hosts[2].link_rate = 90;

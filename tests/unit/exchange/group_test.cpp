@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <limits>
+#include <sys/resource.h>
 
 namespace dynamix::exchange {
 namespace {
@@ -147,6 +148,26 @@ TEST(Group, ThrowsItsOwnErrorWhenAPeerHasGone) {
         summed->wait();
       },
       error);
+}
+
+/// The most that this process has had, in KiB.
+long memory_peak() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  return used.ru_maxrss;
+}
+
+TEST(Group, TakesNoMemoryForBytesThatAreOnlyAnnounced) {
+  silent_pair pair;
+  const std::int64_t announced = std::int64_t{1} << 30;
+  const auto told = pair.silent->all_gather({&announced, 1}); // on the wire what a broadcast begins with
+  const std::jthread leaves([&pair] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    pair.silent.reset();
+  });
+  const auto before = memory_peak();
+  EXPECT_THROW(pair.waiting->broadcast(1, {}), error);
+  EXPECT_LT(memory_peak() - before, 256 << 10);
 }
 
 TEST(Group, LeavesEveryWaitWhenInterrupted) {

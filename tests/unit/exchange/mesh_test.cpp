@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -214,6 +215,20 @@ TEST_F(Mesh, FailsWhatIsAskedForOnceItHasEnded) {
   EXPECT_EQ(again.result.get(), "all is over");
 }
 
+TEST(MeshWithoutDescriptors, IsNotStarted) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  EXPECT_THROW(mesh::start({-1, ends[0]}, {0, 1}, 0), error);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  char byte = 0;
+  EXPECT_EQ(::read(ends[1], &byte, 1), 0) << "its connections are closed";
+  ::close(ends[1]);
+}
+
 // --- collectives -----------------------------------------------------------------------------------------------------
 
 /// `body(position, mesh)` on a thread for each of `size` members with connections between all of them.
@@ -351,6 +366,58 @@ TEST(CollectivesOfTwo, EndTheMeshWhereNothingComes) {
     sum->start(never);
     EXPECT_THROW(sum->wait(never, milliseconds(own == 0 ? 50 : 60000)), error);
   });
+}
+
+TEST(CollectivesOfTwo, AreCompleteHoweverLateSomebodyWaitsForThem) {
+  run_members(2, [&](std::uint32_t own, const std::shared_ptr<mesh>& through) {
+    const auto all = std::make_shared<std::vector<std::byte>>(64);
+    const interruption never;
+    const auto gathered = all_gather(through, 1, *all, all);
+    gathered->start(never);
+    const auto later = all_gather(through, 2, *all, all);
+    later->start(never);
+    later->wait(never, milliseconds(60000));
+    std::this_thread::sleep_for(milliseconds(own == 0 ? 100 : 0));
+    EXPECT_NO_THROW(gathered->wait(never, milliseconds(1)));
+  });
+}
+
+/// At most 64 KiB every 20 ms.
+void pass_on_slowly(int from, int to) {
+  std::vector<char> block(64 << 10);
+  for (;;) {
+    const auto got = ::recv(from, block.data(), block.size(), 0);
+    if (got <= 0 || ::send(to, block.data(), static_cast<std::size_t>(got), MSG_NOSIGNAL) != got)
+      break;
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  ::shutdown(to, SHUT_WR);
+}
+
+TEST(CollectivesOfTwo, WaitAsLongAsBytesCome) {
+  std::array<int, 2> left{};
+  std::array<int, 2> right{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, left.data()), 0);
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, right.data()), 0);
+  std::vector<std::jthread> threads;
+  threads.emplace_back([&] { pass_on_slowly(left[1], right[1]); });
+  threads.emplace_back([&] { pass_on_slowly(right[1], left[1]); });
+  const std::vector through = {mesh::start({-1, left[0]}, {0, 1}, 0), mesh::start({right[0], -1}, {0, 1}, 1)};
+  for (std::size_t own = 0; own < 2; ++own)
+    threads.emplace_back([own = through[own]] {
+      const auto all = std::make_shared<std::vector<std::byte>>(8 << 20);
+      const auto from = std::make_shared<std::vector<std::byte>>(all->size());
+      const interruption never;
+      for (const auto& each : {all_gather(own, 1, *all, all), all_to_all(own, 2, *from, *all, from)}) {
+        each->start(never);
+        EXPECT_NO_THROW(each->wait(never, milliseconds(1500))); // each takes longer
+      }
+      own->finish();
+    });
+  for (auto& each : threads)
+    each.join();
+  ::close(left[1]);
+  ::close(right[1]);
 }
 
 } // namespace
