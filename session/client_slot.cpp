@@ -139,10 +139,10 @@ void client_slot::received(connection_number number, const messages::heartbeat& 
 void client_slot::received(connection_number number, const messages::window_report& said) {
   if (sender(number) == nullptr)
     return;
-  if (!serves(number) || !ready_)
-    return violated(number, "it sends a report before its first heartbeat");
-  if (!place_)
-    return; // of a time between two generations, in which nobody gathers it
+  if (!serves(number))
+    return violated(number, "it sends a report before its hello");
+  if (!ready_ || !place_)
+    return; // of a time between two agents or two generations, in which nobody gathers it
   auto report = said;
   report.host = options_.welcome.host;
   report.rank = options_.welcome.rank;
@@ -159,8 +159,8 @@ void client_slot::received(connection_number number, const messages::window_repo
 void client_slot::received(connection_number number, const messages::evaluation_report& said) {
   if (sender(number) == nullptr)
     return;
-  if (!serves(number) || !ready_)
-    return violated(number, "it sends an evaluation before its first heartbeat");
+  if (!serves(number))
+    return violated(number, "it sends an evaluation before its hello");
   effects_.push_back(client_effects::evaluated{said});
 }
 

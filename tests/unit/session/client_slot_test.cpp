@@ -137,8 +137,10 @@ TEST_F(ClientSlot, EndsTheConnectionOfWhoeverSpeaksOutOfTurn) {
   beat(1, 0);
   EXPECT_EQ(look<slot_effects::close>().size(), 1U);
   connect(2);
-  greet(2);
   slot.received(2, messages::window_report{.host = {}});
+  EXPECT_EQ(look<slot_effects::close>().size(), 1U);
+  connect(4);
+  slot.received(4, messages::evaluation_report{});
   EXPECT_EQ(look<slot_effects::close>().size(), 1U);
   EXPECT_TRUE(look<slot_effects::lost>().empty()) << "it never was ready";
   make_ready(3);
@@ -146,6 +148,19 @@ TEST_F(ClientSlot, EndsTheConnectionOfWhoeverSpeaksOutOfTurn) {
   EXPECT_EQ(look<slot_effects::lost>().size(), 1U);
   beat(3, 9);
   EXPECT_TRUE(look<slot_effects::progress>().size() == 1U) << "of its first heartbeat; nothing is heard behind the end";
+}
+
+/// A model is evaluated before its training, and an agent that was restarted is told a window that it did not see.
+TEST_F(ClientSlot, KeepsAClientThatEvaluatesOrReportsBeforeItsFirstHeartbeat) {
+  connect(1);
+  greet(1);
+  slot.received(1, messages::evaluation_report{.test_accuracy = 0.1});
+  slot.received(1, messages::window_report{.host = {}});
+  EXPECT_TRUE(look<slot_effects::close>().empty());
+  EXPECT_EQ(look<slot_effects::evaluated>().at(0).report.test_accuracy, 0.1);
+  EXPECT_TRUE(look<slot_effects::report>().empty());
+  beat(1, 0);
+  EXPECT_EQ(look<slot_effects::ready>().size(), 1U);
 }
 
 TEST_F(ClientSlot, EndsConnectionsThatSayNothingOrTooMuch) {
