@@ -38,12 +38,24 @@ bool read_promise(const std::string& text, std::uint64_t& term) {
   return parsed.ec == std::errc() && parsed.ptr + 1 == end && *parsed.ptr == '\n' && term > 0;
 }
 
+/// Says in `problem` where nobody can tell.
+bool is_there(const std::string& path, std::string& problem) {
+  std::error_code code;
+  const bool found = fs::exists(path, code);
+  if (code)
+    problem = failure("read", path, code.value());
+  return found;
+}
+
 /// What libraft wrote in a life that never became a voter.
 std::string clear(const std::string& path) {
   std::error_code code;
-  for (const auto& entry : fs::directory_iterator(path, code))
-    if (entry.path() != marker_of(path))
-      fs::remove_all(entry.path(), code);
+  for (fs::directory_iterator entry(path, code), end; !code && entry != end; entry.increment(code)) {
+    if (entry->path() != marker_of(path))
+      fs::remove_all(entry->path(), code);
+    if (code)
+      break;
+  }
   return code ? failure("clear", path, code.value()) : "";
 }
 
@@ -64,8 +76,10 @@ directory_state prepare_directory(const std::string& path, bool alone) {
     state.error = failure("make", path, code.value());
     return state;
   }
-  const bool metadata = fs::exists(path + "/metadata1") || fs::exists(path + "/metadata2");
-  const bool marked = fs::exists(marker_of(path));
+  const bool metadata = is_there(path + "/metadata1", state.error) || is_there(path + "/metadata2", state.error);
+  const bool marked = is_there(marker_of(path), state.error);
+  if (!state.error.empty())
+    return state;
   state.empty = !metadata;
   if (marked) {
     std::string text;
@@ -86,7 +100,12 @@ directory_state prepare_directory(const std::string& path, bool alone) {
   }
   if (metadata || alone)
     return state;
-  if (!fs::is_empty(path)) {
+  const bool bare = fs::is_empty(path, code);
+  if (code) {
+    state.error = failure("read", path, code.value());
+    return state;
+  }
+  if (!bare) {
     state.damage = path + " holds files, but not those that say who was voted for";
     return state;
   }

@@ -90,5 +90,11 @@ TEST_F(DirectoryTest, SaysWhatTheFileSystemSays) {
   EXPECT_THAT(check_room(path), HasSubstr("cannot write in"));
 }
 
+TEST_F(DirectoryTest, SaysWhichFileCannotBeLookedAt) {
+  fs::create_directories(path);
+  fs::create_symlink("metadata1", path + "/metadata1"); // leads nowhere but to itself
+  EXPECT_THAT(prepare_directory(path, false).error, HasSubstr("cannot read " + path + "/metadata1"));
+}
+
 } // namespace
 } // namespace dynamix::replication
