@@ -205,28 +205,25 @@ public:
     return status;
   }
 
-  void deliver() {
-    check(dynamix_deliver(run_, nullptr));
-    delivered_ = true;
-  }
+  void deliver() { check(dynamix_deliver(run_, nullptr)); }
 
-  void weight(double own) {
-    auto total = torch::tensor({own}, torch::kFloat64);
-    group_.all_reduce_sum(total);
-    weights_ = {own, total.item<double>()};
-    check(dynamix_set_weights(run_, weights_->first, weights_->second));
-  }
+  void weight(double own) { told_weight_ = own; }
 
   /// Leaves the joined batch's mean gradient in the parameters.
   void average_gradients() {
-    if (!delivered_)
-      deliver();
-    if (!weights_) {
-      weights_.emplace();
-      check(dynamix_weights(run_, &weights_->first, &weights_->second));
-    }
+    deliver();
+    double own = 0;
+    double total = 0;
+    check(dynamix_weights(run_, &own, &total));
     torch::NoGradGuard no_gradient;
-    const double factor = weights_->second > 0 ? weights_->first / weights_->second : 0;
+    if (told_weight_) {
+      own = own > 0 ? *told_weight_ : 0; // else of a batch that does not count
+      auto sum = torch::tensor({own}, torch::kFloat64);
+      group_.all_reduce_sum(sum);
+      total = sum.item<double>();
+      check(dynamix_set_weights(run_, own, total));
+    }
+    const double factor = total > 0 ? own / total : 0;
     const double start = now();
     const auto due = dynamix_due(run_);
     const bool measures = (due & DYNAMIX_MEASURE) != 0;
@@ -287,8 +284,8 @@ public:
     exchange_seconds_ = 0;
     loss_.reset();
     correct_.reset();
-    weights_.reset();
-    delivered_ = averaged_ = false;
+    told_weight_.reset();
+    averaged_ = false;
     tell();
   }
 
@@ -456,8 +453,7 @@ private:
   join_options options_;
   process_group group_;
   dynamix_run* run_ = nullptr;
-  std::optional<std::pair<double, double>> weights_; ///< own and of all, of the step under way
-  bool delivered_ = false;
+  std::optional<double> told_weight_; ///< of the step under way
   bool averaged_ = false;
   bool finished_ = false;
   int exceptions_ = std::uncaught_exceptions(); ///< on their way when the run was made
@@ -502,7 +498,7 @@ public:
   /// The batch that the loop has now counts as part of the next step: for gradients that are accumulated over several
   /// batches, between two of them.
   void accumulate() { session_->deliver(); }
-  /// The loss of this step is a mean over `own` items that are not samples.
+  /// The loss of this step is a mean over `own` items that are not samples; they count where the batch does.
   void weight(double own) { session_->weight(own); }
   /// Leaves the mean gradient over all members' samples in the parameters; `step` does it where nobody has.
   void average_gradients() { session_->average_gradients(); }

@@ -60,6 +60,7 @@ struct plan {
   std::vector<std::uint64_t> from = {}; ///< a state to go on from
   int leaver = -1;                      ///< the member whose loop throws behind its last epoch
   bool finishes = true;                 ///< by finish, not by the optimiser's end
+  double weight = 0;                    ///< that each member tells in each step; 0: none
 };
 
 void train(const plan& how, int rank, const c10::intrusive_ptr<c10d::HashStore>& store, trained& result) {
@@ -86,6 +87,8 @@ void train(const plan& how, int rank, const c10::intrusive_ptr<c10d::HashStore>&
       result.steps.emplace_back(numbers.data_ptr<std::int64_t>(), numbers.data_ptr<std::int64_t>() + numbers.numel());
       optimizer.zero_grad();
       loss_of(model, batch.data).backward();
+      if (how.weight > 0)
+        run.weight(how.weight);
       optimizer.step();
     }
   result.state = run.state();
@@ -168,6 +171,39 @@ TEST(TorchSdk, CountsNothingOfAMemberWithoutSamples) {
   const auto joined = train_joined(counted);
   for (std::size_t i = 0; i < joined.size(); ++i)
     EXPECT_NEAR(ranks[0].parameters[i], joined[i], 1e-12);
+}
+
+TEST(TorchSdk, CountsNoWeightOfAMemberWithoutSamples) {
+  // All tell one weight in each step, also in the last one, which has a sample for the first member alone.
+  const auto ranks = train_ranks({.batches = {17, 17}, .epochs = 1, .weight = 5});
+  const auto counted = ranks[0].steps.size() - 1;
+  ASSERT_EQ(ranks[0].steps[counted].size(), 1U);
+  ASSERT_EQ(ranks[1].steps[counted].size(), 1U) << "a batch that does not count";
+  auto without = ranks;
+  without[1].steps[counted].clear();
+  const auto joined = train_joined(without);
+  for (std::size_t i = 0; i < joined.size(); ++i)
+    EXPECT_NEAR(ranks[0].parameters[i], joined[i], 1e-12);
+}
+
+TEST(TorchSdk, CountsEachBatchThatIsAccumulated) {
+  auto model = make_model();
+  auto optimizer = join(model->parameters(), torch::optim::SGD(model->parameters(), 0.1),
+                        {.batch = 26, .samples = samples, .agent = ""});
+  auto& run = optimizer.run();
+  auto loader = torch::data::make_data_loader(points().map(torch::data::transforms::Stack<>()), run.sampler(),
+                                              torch::data::DataLoaderOptions());
+  int batches = 0;
+  for (auto& batch : *loader) {
+    loss_of(model, batch.data).backward();
+    if (++batches % 2 == 1) {
+      run.accumulate();
+      continue;
+    }
+    optimizer.step();
+    EXPECT_EQ(run.status().samples, batches == 2 ? 52U : 103U);
+  }
+  EXPECT_EQ(batches, 4);
 }
 
 TEST(TorchSdk, EndsAsFailedWhereAnotherMemberThrows) {
