@@ -11,8 +11,7 @@ namespace dynamix::client {
 /// The batch sizes of all members from one step on.
 struct planned_batches {
   std::uint64_t from_step = 0;
-  std::uint64_t agreed_step = 0; ///< during which the members agreed on them
-  messages::decision_key key;    ///< of the decision behind them; {0, 0}: none
+  messages::decision_key key; ///< of the decision behind them; {0, 0}: none
   std::vector<std::uint32_t> batches;
   std::vector<std::uint32_t> limits; ///< the largest that members can hold
 

@@ -352,6 +352,8 @@ std::string lockstep::read_rows(std::span<const step_row> rows, session::agreeme
   const bool all_present = std::ranges::count(present_, false) == 0;
   agreed =
       all_present ? agree(rows, last_agreed_, from_step) : agree(with_absent_agreeing(rows), last_agreed_, from_step);
+  if (!plan_before_)
+    plan_before_ = plan_;
   plan_next(rows, agreed, from_step);
   if (agreed.request == session::step_request::stop && !stop_step_)
     stop_step_ = from_step;
@@ -392,7 +394,6 @@ void lockstep::plan_next(std::span<const step_row> rows, const session::agreemen
   if (!agreed.key && next.batches == plan_.newest().batches && next.limits == plan_.newest().limits)
     return;
   next.from_step = from_step;
-  next.agreed_step = step_;
   plan_.add(std::move(next));
 }
 
@@ -414,7 +415,7 @@ std::vector<std::uint32_t> lockstep::grow_back(const std::vector<std::uint32_t>&
   std::vector<std::uint32_t> grown;
   for (const auto batch : split_in_proportion(std::min(2 * total, base_batch_), batches))
     grown.push_back(static_cast<std::uint32_t>(batch));
-  return share_among(grown, introduced_, present_);
+  return share_among(grown, within(introduced_, plan_.newest().limits), present_);
 }
 
 /// Returns whether it is known who shares cores, where that counts.
@@ -518,20 +519,13 @@ bool lockstep::complete(bool skipped, double step_seconds) {
     ++step_;
   }
   in_epoch_ = true;
+  plan_before_.reset();
   plan_.forget_before(step_ - 1);
   return step_ / options_.window_steps != before;
 }
 
-const planned_batches& lockstep::settled_batches() const {
-  const auto entries = plan_.entries();
-  for (auto each = entries.rbegin(); each != entries.rend(); ++each)
-    if (each->from_step <= step_ || each->agreed_step < step_)
-      return *each;
-  return entries.front();
-}
-
 reached_state lockstep::reached() const {
-  const auto& planned = settled_batches();
+  const auto& planned = settled_plan().newest();
   return {.step = step_,
           .samples = samples_,
           .position = position_,
@@ -550,7 +544,9 @@ void lockstep::regroup(const std::vector<bool>& present) {
   rows_ = row_phase::none;
   rest_dropped_ = false;
   stop_step_.reset(); // who was asked to stop asks again
-  plan_ = batch_plan(share_among(settled_batches().batches, introduced_, present), limits_of(introduced_));
+  const auto& settled = settled_plan().newest();
+  plan_ = batch_plan(share_among(settled.batches, within(introduced_, settled.limits), present), settled.limits);
+  plan_before_.reset();
   present_ = present;
   first_step_ = step_;
   cores_ = {};

@@ -117,8 +117,11 @@ struct step_progress {
 
 std::vector<std::uint32_t> limits_of(std::span<const member_batch> members);
 
+/// The same members with none above its limit; 0, or none given: no limit.
+std::vector<member_batch> within(std::vector<member_batch> members, std::span<const std::uint32_t> limits);
+
 /// The batch sizes of all members where those that are `present` share the global batch of those `before`, within the
-/// bounds that they have introduced themselves with; 0 for the others.
+/// bounds of `members`; 0 for the others.
 std::vector<std::uint32_t> share_among(const std::vector<std::uint32_t>& before, std::span<const member_batch> members,
                                        const std::vector<bool>& present);
 
@@ -203,7 +206,8 @@ public:
 
   /// Other members take part from now on: `present[i]` says whether member i does. All go on behind the last completed
   /// step, in the epoch that stands open; what was dealt and not completed is dealt again, and what was agreed during
-  /// the step under way is not. Those who are absent have batches of 0, and the others share the global batch.
+  /// the step under way does not count. Those who are absent have batches of 0, and the others share the global batch,
+  /// none beyond what it has last told that it can hold.
   void regroup(const std::vector<bool>& present);
   bool is_present(std::size_t member) const { return present_[member]; }
 
@@ -234,7 +238,8 @@ public:
   std::vector<std::uint64_t> save() const;
   /// Of a state of `save`, also with another number of members: then the batch sizes are shared anew. None is above
   /// what its member has introduced itself with, nor above `highest`, where that says something (0: nothing), the same
-  /// on all. Returns an empty string, or what is wrong; then nothing has changed.
+  /// on all; nor, with as many members, above its limit in the state. Returns an empty string, or what is wrong; then
+  /// nothing has changed.
   std::string restore(std::span<const std::uint64_t> words, std::span<const std::uint32_t> highest = {});
 
 private:
@@ -248,7 +253,7 @@ private:
   /// What `drop_last` drops.
   bool is_rest(std::uint64_t left, std::uint64_t total) const;
   /// As after the last completed step.
-  const planned_batches& settled_batches() const;
+  const batch_plan& settled_plan() const { return plan_before_ ? *plan_before_ : plan_; }
   bool is_measured(std::uint64_t step) const;
   std::uint64_t digest() const;
   std::uint64_t least_total() const;
@@ -270,6 +275,9 @@ private:
   std::vector<bool> present_;                  ///< who takes part; a member that does may have a batch of 0
   std::uint64_t base_batch_;                   ///< of all members, which the learning rate is meant for
   batch_plan plan_;
+  /// Without what the rows of the step under way have brought, which a member that dies may keep from others; nothing:
+  /// as `plan_`.
+  std::optional<batch_plan> plan_before_;
   sampler sampler_;
   leases used_;   ///< behind the last completed step
   leases leased_; ///< behind the newest deal

@@ -15,7 +15,8 @@ namespace dynamix::client {
 
 namespace {
 
-constexpr std::uint64_t state_mark = 0x33584d414e5944;           // "DYNAMX3"
+constexpr std::uint64_t state_mark = 0x34584d414e5944;           // "DYNAMX4"
+constexpr std::uint64_t limitless_state_mark = 0x33584d414e5944; // "DYNAMX3", before it had the members' limits
 constexpr std::uint64_t leaseless_state_mark = 0x32584d414e5944; // "DYNAMX2", before samples were leased
 constexpr std::uint64_t shareless_state_mark = 0x31584d414e5944; // "DYNAMX1", before the share of noise was averaged
 constexpr std::size_t planned_max = 1U << 16;
@@ -30,6 +31,7 @@ std::uint64_t checksum(std::span<const std::uint64_t> words) {
 struct planned_words {
   std::uint64_t from_step = 0;
   std::vector<std::uint32_t> batches;
+  std::vector<std::uint32_t> limits; ///< none in states before they had them
 };
 
 /// What a state consists of.
@@ -50,11 +52,15 @@ struct state_words {
   std::span<const std::uint64_t> leases; ///< zeros at an epoch's beginning
 };
 
+bool has_leases(std::uint64_t mark) {
+  return mark == state_mark || mark == limitless_state_mark;
+}
+
 /// The numbers of a state in the order in which they are written and read.
 template <class State, class Number>
 void visit_numbers(State& state, Number&& number, std::uint64_t mark = state_mark) {
   number(state.samples_of_epoch);
-  if (mark == state_mark)
+  if (has_leases(mark))
     number(state.identity);
   number(state.seed);
   number(state.shuffled);
@@ -107,10 +113,21 @@ std::size_t room_for(const lockstep_options& options) {
   auto ranges = options.shards.size() + 2 * batches * options.members.size();
   for (const auto lanes : options.lanes)
     ranges += 2 * (options.shards.empty() ? 0 : std::size_t{lanes});
-  return 64 + 4 * options.members.size() + 4 * ranges + batches * (1 + options.members.size());
+  return 64 + 4 * options.members.size() + 4 * ranges + batches * (1 + 2 * options.members.size());
 }
 
-std::string read_plan(word_reader& reader, state_words& state) {
+std::string read_batches(word_reader& reader, std::uint64_t members, std::vector<std::uint32_t>& batches) {
+  for (std::uint64_t member = 0; member < members && !reader.short_of_words; ++member) {
+    std::uint64_t batch = 0;
+    reader(batch);
+    if (batch > messages::max_batch)
+      return fmt::format("it has a batch size of {}", batch);
+    batches.push_back(static_cast<std::uint32_t>(batch));
+  }
+  return {};
+}
+
+std::string read_plan(word_reader& reader, state_words& state, std::uint64_t mark) {
   std::uint64_t count = 0;
   reader(count);
   if (state.members == 0 || state.members > messages::max_workers || count == 0 || count > planned_max)
@@ -118,13 +135,11 @@ std::string read_plan(word_reader& reader, state_words& state) {
   for (std::uint64_t i = 0; i < count && !reader.short_of_words; ++i) {
     planned_words planned;
     reader(planned.from_step);
-    for (std::uint64_t member = 0; member < state.members && !reader.short_of_words; ++member) {
-      std::uint64_t batch = 0;
-      reader(batch);
-      if (batch > messages::max_batch)
-        return fmt::format("it has a batch size of {}", batch);
-      planned.batches.push_back(static_cast<std::uint32_t>(batch));
-    }
+    auto problem = read_batches(reader, state.members, planned.batches);
+    if (problem.empty() && mark == state_mark)
+      problem = read_batches(reader, state.members, planned.limits);
+    if (!problem.empty())
+      return problem;
     const auto total = std::accumulate(planned.batches.begin(), planned.batches.end(), std::uint64_t{0});
     if (total == 0 || (i == 0 && planned.from_step != 0) || (i > 0 && planned.from_step <= state.plan.back().from_step))
       return "its plan of batch sizes makes no sense";
@@ -135,15 +150,15 @@ std::string read_plan(word_reader& reader, state_words& state) {
 
 std::string read_state(std::span<const std::uint64_t> words, state_words& state) {
   const auto mark = words.size() < 2 ? 0 : words.front();
-  if (mark != state_mark && mark != leaseless_state_mark && mark != shareless_state_mark)
+  if (!has_leases(mark) && mark != leaseless_state_mark && mark != shareless_state_mark)
     return "it is not a state of this version of dynamix";
   if (checksum(words.first(words.size() - 1)) != words.back())
     return "it is damaged: its checksum is another";
   word_reader reader{words.subspan(1, words.size() - 2)};
   visit_numbers(state, reader, mark);
-  if (auto problem = read_plan(reader, state); !problem.empty())
+  if (auto problem = read_plan(reader, state, mark); !problem.empty())
     return problem;
-  if (reader.short_of_words || (mark != state_mark && reader.at != reader.words.size()))
+  if (reader.short_of_words || (!has_leases(mark) && reader.at != reader.words.size()))
     return "it is of another length than its contents";
   state.leases = reader.words.subspan(reader.at);
   bool finite = true;
@@ -165,6 +180,13 @@ std::vector<std::uint32_t> limits_of(std::span<const member_batch> members) {
   for (const auto& member : members)
     limits.push_back(member.highest);
   return limits;
+}
+
+std::vector<member_batch> within(std::vector<member_batch> members, std::span<const std::uint32_t> limits) {
+  for (std::size_t member = 0; member < limits.size(); ++member)
+    if (limits[member] > 0)
+      members[member].highest = std::min(members[member].highest, limits[member]);
+  return members;
 }
 
 std::vector<std::uint32_t> share_among(const std::vector<std::uint32_t>& before, std::span<const member_batch> members,
@@ -204,17 +226,18 @@ std::vector<std::uint64_t> lockstep::save() const {
                     .rule = rule_.state(),
                     .rate = rate_,
                     .members = options_.members.size()};
-  // What was agreed during the step under way is not part of the last completed one.
-  state.plan.push_back({0, plan_.at(step_).batches});
-  for (const auto& planned : plan_.entries())
-    if (planned.from_step > step_ && planned.agreed_step < step_)
-      state.plan.push_back({planned.from_step, planned.batches});
+  const auto& plan = settled_plan();
+  state.plan.push_back({0, plan.at(step_).batches, plan.at(step_).limits});
+  for (const auto& planned : plan.entries())
+    if (planned.from_step > step_)
+      state.plan.push_back({planned.from_step, planned.batches, planned.limits});
   std::vector<std::uint64_t> words{state_mark};
   visit_numbers(state, [&words](auto number) { words.push_back(std::bit_cast<std::uint64_t>(number)); });
   words.push_back(state.plan.size());
   for (const auto& planned : state.plan) {
     words.push_back(planned.from_step);
     words.insert(words.end(), planned.batches.begin(), planned.batches.end());
+    words.insert(words.end(), planned.limits.begin(), planned.limits.end());
   }
   if (position_.cursor > 0) {
     const auto leased = used_.save();
@@ -232,7 +255,7 @@ std::string lockstep::restore(std::span<const std::uint64_t> words, std::span<co
   if (state.samples_of_epoch != options_.samples)
     return fmt::format("it was trained on {} samples per epoch, this run has {}", state.samples_of_epoch,
                        options_.samples);
-  if (words.front() == state_mark && state.identity != options_.identity)
+  if (has_leases(words.front()) && state.identity != options_.identity)
     return "it is of other shards: give those that it was trained on, in the same order";
   if (state.seed != options_.seed || (state.shuffled != 0) != options_.shuffled)
     return fmt::format("its samples are in the order of seed {}{}, those of this run in that of seed {}{}", state.seed,
@@ -245,20 +268,21 @@ std::string lockstep::restore(std::span<const std::uint64_t> words, std::span<co
   if (says_leases ? !used.restore(state.leases, sampler_.lengths(), options_.samples - state.position.cursor)
                   : state.position.cursor > 0 && sampler_.is_stream())
     return "it does not say what is left of its epoch";
-  auto members = introduced_;
-  for (std::size_t member = 0; member < highest.size(); ++member)
-    if (highest[member] > 0)
-      members[member].highest = std::min(members[member].highest, highest[member]);
+  const auto members = within(introduced_, highest);
   if (state.members != members.size())
-    state.plan = {{0, share_among(state.plan.back().batches, members, std::vector<bool>(members.size(), true))}};
-  for (auto& planned : state.plan)
+    state.plan = {{0, share_among(state.plan.back().batches, members, std::vector<bool>(members.size(), true)), {}}};
+  for (auto& planned : state.plan) {
+    planned.limits = limits_of(within(members, planned.limits));
     for (std::size_t member = 0; member < members.size(); ++member)
-      planned.batches[member] = std::min(planned.batches[member], members[member].highest);
-  const auto limits = limits_of(members);
-  batch_plan plan(std::move(state.plan.front().batches), limits);
+      planned.batches[member] = std::min(planned.batches[member], planned.limits[member]);
+  }
+  batch_plan plan(std::move(state.plan.front().batches), std::move(state.plan.front().limits));
   for (std::size_t i = 1; i < state.plan.size(); ++i)
-    plan.add({.from_step = state.plan[i].from_step, .batches = std::move(state.plan[i].batches), .limits = limits});
+    plan.add({.from_step = state.plan[i].from_step,
+              .batches = std::move(state.plan[i].batches),
+              .limits = std::move(state.plan[i].limits)});
   plan_ = std::move(plan);
+  plan_before_.reset();
   base_batch_ = state.base_batch;
   noise_.restore(state.noise);
   rule_ = new_rule(base_batch_);

@@ -2,6 +2,7 @@
 
 #include "client/lockstep.hpp"
 #include "client/random.hpp"
+#include "storage/fnv1a.hpp"
 
 #include <gtest/gtest.h>
 
@@ -41,6 +42,59 @@ TEST(LockstepState, HasOneSizeWhateverIsLeasedOfAStream) {
       ASSERT_EQ(steps.save().size(), size) << "plan " << plan << ", step " << steps.step();
     }
   }
+}
+
+/// Two members with 12 samples each, of whom the second has said that it can hold 8.
+class LimitedMembers : public testing::Test {
+protected:
+  LimitedMembers() : options_{.members = {{.initial = 12, .highest = 100}, {.initial = 12, .highest = 100}}} {
+    options_.samples = 1000;
+    std::vector<lockstep> all;
+    for (options_.position = 0; options_.position < 2; ++options_.position)
+      all.emplace_back(options_);
+    options_.position = 0;
+    all[1].limit_batch(8);
+    std::vector<step_row> rows;
+    for (auto& each : all) {
+      dealt_step dealt;
+      each.start_epoch();
+      each.deal(dealt);
+      each.deliver();
+      rows.push_back(each.write_row({}, session::step_request::none, 1, 0));
+    }
+    session::agreement agreed;
+    EXPECT_EQ(all[0].read_rows(rows, agreed), "");
+    all[0].rate(0);
+    all[0].complete(false);
+    state_ = all[0].save();
+  }
+  planned_batches restored() const {
+    lockstep steps(options_);
+    EXPECT_EQ(steps.restore(state_), "");
+    return steps.newest_batches();
+  }
+
+  lockstep_options options_;
+  std::vector<std::uint64_t> state_;
+};
+
+TEST_F(LimitedMembers, StayLimitedInAState) {
+  EXPECT_EQ(restored().batches, (std::vector<std::uint32_t>{12, 8}));
+  EXPECT_EQ(restored().limits, (std::vector<std::uint32_t>{100, 8}));
+}
+
+TEST_F(LimitedMembers, AreReadFromAStateThatDoesNotSayTheirLimits) {
+  constexpr std::ptrdiff_t plan = 28; // behind the mark and 27 numbers
+  ASSERT_EQ(state_[plan], 1U);
+  state_.erase(state_.begin() + plan + 4, state_.begin() + plan + 6);
+  state_.front() = 0x33584d414e5944; // "DYNAMX3"
+  storage::fnv1a hash;
+  state_.pop_back();
+  for (const auto word : state_)
+    hash.add_number(word);
+  state_.push_back(hash.value());
+  EXPECT_EQ(restored().batches, (std::vector<std::uint32_t>{12, 8}));
+  EXPECT_EQ(restored().limits, (std::vector<std::uint32_t>{100, 100}));
 }
 
 } // namespace

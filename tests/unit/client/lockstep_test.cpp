@@ -101,7 +101,9 @@ public:
     const bool in_epoch = lead().position().epoch == epoch_;
     for (std::size_t member = 0; member < steps_.size(); ++member) {
       if (present[member] && !present_[member]) { // a new process
-        steps_[member] = std::make_unique<lockstep>(steps_[member]->options());
+        auto options = steps_[member]->options(); // as others have them, since its own limit is gone with it
+        options.members[member] = steps_[member == 0 ? 1 : 0]->options().members[member];
+        steps_[member] = std::make_unique<lockstep>(std::move(options));
         EXPECT_EQ(steps_[member]->restore(state), "");
         steps_[member]->regroup(present);
         if (in_epoch)
@@ -348,6 +350,8 @@ TEST(Lockstep, UsesEachSampleOnceAnEpochWhileMembersGoAndComeBack) {
           all.decide_all();
         if (random.below(6) == 0)
           all.regroup(random);
+        if (random.below(12) == 0)
+          all.at(random.below(static_cast<std::uint32_t>(count))).limit_batch(2 + random.below(40));
       }
       ASSERT_EQ(all.seen().size(), samples) << "trial " << trial;
       for (const auto& [number, times] : all.seen())

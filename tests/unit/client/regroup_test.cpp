@@ -1,0 +1,116 @@
+// Members that go on without those that have gone: all that are left must come to the same.
+
+#include "client/lockstep.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+
+namespace dynamix::client {
+namespace {
+
+using batches = std::vector<std::uint32_t>;
+
+/// Three members, each with a lockstep of its own.
+class Regroup : public testing::Test {
+protected:
+  void begin(const member_batch& each, std::uint64_t samples) {
+    options_ = {.members = std::vector<member_batch>(3, each), .samples = samples, .seed = 7};
+    for (std::uint32_t member = 0; member < 3; ++member) {
+      make(member);
+      all_[member]->start_epoch();
+    }
+  }
+  void make(std::uint32_t member) {
+    options_.position = member;
+    all_[member] = std::make_unique<lockstep>(options_);
+  }
+  /// Of the next step, which was dealt; of members that are absent one that says nothing. Each holds its own of one
+  /// decision, for batches of `batch` and more.
+  std::vector<step_row> rows(std::uint64_t window = 0, std::uint32_t batch = 0) {
+    std::vector<step_row> all(3);
+    for (std::uint32_t member = 0; member < 3; ++member) {
+      if (!present_[member])
+        continue;
+      messages::decision decided;
+      if (window > 0)
+        decided = {.key = {.term = 1, .window = window}, .generation = 1, .rank = member, .batch = batch + member};
+      all_[member]->deliver();
+      all[member] = all_[member]->write_row({decided}, session::step_request::none, 1, 0);
+    }
+    return all;
+  }
+  void complete(const std::vector<step_row>& with) {
+    for (std::size_t member = 0; member < 3; ++member)
+      if (present_[member]) {
+        session::agreement agreed;
+        ASSERT_EQ(all_[member]->read_rows(with, agreed), "");
+        all_[member]->rate(0);
+        all_[member]->complete(false);
+      }
+  }
+  void step() {
+    dealt_step dealt;
+    for (std::size_t member = 0; member < 3; ++member)
+      if (present_[member]) {
+        ASSERT_EQ(all_[member]->deal(dealt), deal_verdict::dealt);
+      }
+    complete(rows());
+  }
+  void regroup(std::vector<bool> present) {
+    present_ = std::move(present);
+    for (std::size_t member = 0; member < 3; ++member)
+      if (present_[member])
+        all_[member]->regroup(present_);
+  }
+  void expect_batches(const batches& expected) {
+    for (std::size_t member = 0; member < 3; ++member)
+      if (present_[member]) {
+        EXPECT_EQ(all_[member]->newest_batches().batches, expected) << "member " << member;
+      }
+  }
+
+  lockstep_options options_;
+  std::array<std::unique_ptr<lockstep>, 3> all_;
+  std::vector<bool> present_ = {true, true, true};
+};
+
+TEST_F(Regroup, KeepsWhatTheOthersCanHold) {
+  begin({.initial = 64, .lowest = 1, .highest = 1024}, 100'000);
+  all_[2]->limit_batch(64);
+  step();
+  step();
+  regroup({true, false, true});
+  expect_batches({128, 0, 64});
+  step();
+  expect_batches({128, 0, 64});
+  // It comes back as a new process, with the state of another one.
+  const auto state = all_[0]->save();
+  make(1);
+  ASSERT_EQ(all_[1]->restore(state), "");
+  regroup({true, true, true});
+  all_[1]->start_epoch();
+  expect_batches({85, 64, 43});
+  step();
+  expect_batches({85, 64, 43});
+}
+
+/// Where the epoch is dealt to its end, what is agreed in one step and in the next holds from the same step on.
+TEST_F(Regroup, ForgetsWhatNotAllHaveReadBeforeAMemberDied) {
+  begin({.initial = 8, .lowest = 1, .highest = 64}, 144);
+  dealt_step dealt;
+  for (auto& each : all_)
+    while (each->deal(dealt) == deal_verdict::dealt) {
+    }
+  complete(rows(1, 10));
+  session::agreement agreed;
+  ASSERT_EQ(all_[0]->read_rows(rows(2, 20), agreed), "");
+  EXPECT_EQ(all_[0]->save(), all_[1]->save());
+  regroup({true, true, false});
+  expect_batches({16, 17, 0}); // of the 33 that all have agreed on
+  step();
+}
+
+} // namespace
+} // namespace dynamix::client
