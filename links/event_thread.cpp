@@ -1,15 +1,19 @@
 #include "links/event_thread.hpp"
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <future>
 #include <sys/eventfd.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
 namespace dynamix::links {
 
 event_thread::event_thread() : epoll_(::epoll_create1(EPOLL_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!epoll_ || !wake_)
+    throw std::system_error(EMFILE, std::generic_category(), "cannot wait for connections");
   wake_watched_.want(epoll_.get(), wake_.get(), EPOLLIN, tag(0, source::wake));
 }
 

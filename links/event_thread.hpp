@@ -45,7 +45,7 @@ constexpr std::chrono::milliseconds look_interval{50}; ///< at deadlines, while 
 /// An heir calls `start` when it is made, and `end` before it goes.
 class event_thread {
 public:
-  event_thread();
+  event_thread(); ///< throws std::system_error where there is no descriptor left
   event_thread(const event_thread&) = delete;
   virtual ~event_thread() = default;
 

@@ -49,13 +49,24 @@ std::string numeric_text(const sockaddr& address, unsigned size) {
              : "";
 }
 
+/// As poll, also where signals come meanwhile.
+int wait_for(pollfd& waiting, std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const int ready = ::poll(&waiting, 1, static_cast<int>(std::max<std::int64_t>(0, left.count())));
+    if (ready >= 0 || errno != EINTR)
+      return ready;
+  }
+}
+
 descriptor connect_to(const addrinfo& place, std::chrono::milliseconds timeout, int& error) {
   descriptor made(::socket(place.ai_family, kind, 0));
   error = made && ::connect(made.get(), place.ai_addr, place.ai_addrlen) == 0 ? 0 : errno;
   if (made && error == EINPROGRESS) {
     pollfd waiting{.fd = made.get(), .events = POLLOUT, .revents = 0};
     socklen_t size = sizeof error;
-    if (::poll(&waiting, 1, static_cast<int>(timeout.count())) != 1)
+    if (wait_for(waiting, timeout) != 1)
       error = ETIMEDOUT;
     else if (::getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0)
       error = errno;

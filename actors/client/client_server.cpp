@@ -81,8 +81,9 @@ void client_server::run() {
 }
 
 bool client_server::wait_and_serve() {
-  std::vector<pollfd> waited{{.fd = wake_, .events = POLLIN, .revents = 0},
-                             {.fd = listener_->descriptor(), .events = POLLIN, .revents = 0}};
+  std::vector<pollfd> waited{
+      {.fd = wake_, .events = POLLIN, .revents = 0},
+      {.fd = std::exchange(accepts_, true) ? listener_->descriptor() : -1, .events = POLLIN, .revents = 0}};
   std::vector<session::connection_number> numbers;
   {
     const std::scoped_lock lock(mutex_);
@@ -122,8 +123,10 @@ bool client_server::wait_and_serve() {
 void client_server::accept_all() {
   for (;;) {
     const int descriptor = ::accept4(listener_->descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (descriptor < 0)
+    if (descriptor < 0) {
+      accepts_ = errno == EAGAIN;
       return;
+    }
     auto connection = std::make_unique<client_connection>(descriptor);
     const auto peer = connection->peer();
     connections_[++newest_].connection = std::move(connection);

@@ -57,6 +57,7 @@ private:
   std::map<session::connection_number, served> connections_;
   session::connection_number newest_ = 0;
   bool over_ = false;
+  bool accepts_ = true; ///< of the thread alone: not where there was no descriptor left, for one look
   std::thread thread_;
 };
 

@@ -16,6 +16,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds line_patience{1000};
+constexpr int accept_pause_ms = 100; ///< of a process that has no descriptor left
 
 /// What comes up to the end of a line, or of all of it; false: it is too long, or does not come in time.
 bool read_line(int descriptor, std::size_t most, milliseconds patience, std::string& line) {
@@ -24,7 +25,8 @@ bool read_line(int descriptor, std::size_t most, milliseconds patience, std::str
   while (line.find('\n') == std::string::npos) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now()).count();
     pollfd ready{.fd = descriptor, .events = POLLIN, .revents = 0};
-    if (left <= 0 || ::poll(&ready, 1, static_cast<int>(left)) <= 0)
+    const int came = left <= 0 ? 0 : ::poll(&ready, 1, static_cast<int>(left));
+    if (came == 0 || (came < 0 && errno != EINTR))
       return false;
     const auto count = ::recv(descriptor, piece.data(), piece.size(), MSG_DONTWAIT);
     if (count < 0 && errno == EAGAIN)
@@ -46,6 +48,8 @@ bool write_line(int descriptor, std::string line) {
   ::setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
   for (std::size_t written = 0; written < line.size();) {
     const auto count = ::send(descriptor, line.data() + written, line.size() - written, MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR)
+      continue;
     if (count <= 0)
       return false;
     written += static_cast<std::size_t>(count);
@@ -76,16 +80,21 @@ command_socket::~command_socket() {
 }
 
 void command_socket::serve() {
-  while (true) {
+  for (bool accepts = true;;) {
     pollfd events[] = {{.fd = wake_, .events = POLLIN, .revents = 0},
-                       {.fd = listener_->descriptor(), .events = POLLIN, .revents = 0}};
-    if (::poll(events, 2, -1) < 0 && errno != EINTR)
+                       {.fd = accepts ? listener_->descriptor() : -1, .events = POLLIN, .revents = 0}};
+    if (::poll(events, 2, accepts ? -1 : accept_pause_ms) < 0 && errno != EINTR)
       return;
     if (events[0].revents != 0)
       return;
-    const int caller = ::accept4(listener_->descriptor(), nullptr, nullptr, SOCK_CLOEXEC);
-    if (caller < 0)
+    accepts = true;
+    if (events[1].revents == 0)
       continue;
+    const int caller = ::accept4(listener_->descriptor(), nullptr, nullptr, SOCK_CLOEXEC);
+    if (caller < 0) {
+      accepts = false;
+      continue;
+    }
     std::string line;
     if (read_line(caller, max_command_bytes, line_patience, line))
       write_line(caller, answer_(line));

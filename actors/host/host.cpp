@@ -103,32 +103,41 @@ host_outcome sum_up(const host_events::snapshot& ended, bool left) {
   return outcome;
 }
 
+/// From their start to their end.
+void serve(host_services& services, host_events& events, const host_options& options, const host_stop_tokens& stop,
+           std::promise<host_outcome>& outcome) {
+  const auto timeouts = cluster::derive_timeouts(options.file->detect_ms);
+  if (auto error = services.start(); !error.empty())
+    return outcome.set_value({.reason = error});
+  if (options.watch.started)
+    options.watch.started();
+  const bool left = wait_until_ended(
+      services, events, stop, std::chrono::milliseconds(10 * timeouts.shutdown_timeout_ms), pulse(options.watch));
+  if (options.watch.ending)
+    options.watch.ending();
+  const auto last = events.take();
+  const auto ended = sum_up(last, left);
+  if (ends_run(last, left, stop.stop.stop_requested()))
+    services.tell_end({ended.succeeded, ended.reason, ended.stopped});
+  outcome.set_value(ended);
+  // Those below it in a tree were given their next place through its connections, and meet through them.
+  if (ended.left && services.has_arbitrator() && !services.roles().arbitrates)
+    std::this_thread::sleep_for(std::chrono::milliseconds(timeouts.request_timeout_ms));
+}
+
 /// The whole life of a host's actors. The outcome is told before they are taken down.
 void live(const host_options& options, const host_links& links, const host_stop_tokens& stop,
           std::promise<host_outcome>& outcome) {
-  const auto timeouts = cluster::derive_timeouts(options.file->detect_ms);
   auto events = std::make_shared<host_events>(options.own()->members().size());
   std::optional<host_services> services; // outlives the system: its supervisors call back until they are gone
-  system_config config(timeouts);
+  system_config config(cluster::derive_timeouts(options.file->detect_ms));
   caf::actor_system system(config);
   services.emplace(system, options, events, links);
-  if (auto error = services->start(); !error.empty()) {
-    outcome.set_value({.reason = error});
-  } else {
-    if (options.watch.started)
-      options.watch.started();
-    const bool left = wait_until_ended(
-        *services, *events, stop, std::chrono::milliseconds(10 * timeouts.shutdown_timeout_ms), pulse(options.watch));
-    if (options.watch.ending)
-      options.watch.ending();
-    const auto last = events->take();
-    const auto ended = sum_up(last, left);
-    if (ends_run(last, left, stop.stop.stop_requested()))
-      services->tell_end({ended.succeeded, ended.reason, ended.stopped});
-    outcome.set_value(ended);
-    // Those below it in a tree were given their next place through its connections, and meet through them.
-    if (ended.left && services->has_arbitrator() && !services->roles().arbitrates)
-      std::this_thread::sleep_for(std::chrono::milliseconds(timeouts.request_timeout_ms));
+  try {
+    serve(*services, *events, options, stop, outcome);
+  } catch (...) {
+    services->shut_down(); // the system's end waits for every actor
+    throw;
   }
   services->shut_down();
 }
@@ -146,10 +155,12 @@ void live_with_links(const host_options& options, const host_stop_tokens& stop, 
 void live_guarded(const host_options& options, const host_stop_tokens& stop, std::promise<host_outcome>& outcome) {
   try {
     live_with_links(options, stop, outcome);
-  } catch (const std::future_error&) {
-    throw; // told twice: a fault of ours
   } catch (const std::exception& error) {
-    outcome.set_value({.reason = error.what()});
+    try {
+      outcome.set_value({.reason = error.what()});
+    } catch (const std::future_error&) { // it was told before
+      spdlog::error("host_end_failed {}", error.what());
+    }
   }
 }
 

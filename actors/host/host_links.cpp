@@ -18,9 +18,10 @@ namespace dynamix::actors {
 
 namespace {
 
-/// A control link takes three descriptors, and a host has one to each other host at most; gradients' take as many.
+/// A link takes three descriptors. To each other host there is at most one for control, one of voters, and one in each
+/// of the two meshes of a group with servers.
 void allow_descriptors(std::size_t hosts) {
-  constexpr rlim_t a_host = 6;
+  constexpr rlim_t a_host = 12;
   constexpr rlim_t others = 512;
   rlimit limit{};
   const auto wanted = a_host * hosts + others;

@@ -9,6 +9,7 @@
 #include <spdlog/spdlog.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <poll.h>
@@ -30,7 +31,10 @@ std::string doubt_greeting(int socket, std::uint32_t timeout_ms) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd waiting{.fd = socket, .events = POLLIN, .revents = 0};
-    if (left.count() <= 0 || ::poll(&waiting, 1, static_cast<int>(left.count())) != 1)
+    const int came = left.count() <= 0 ? 0 : ::poll(&waiting, 1, static_cast<int>(left.count()));
+    if (came < 0 && errno == EINTR)
+      continue;
+    if (came != 1)
       return size == 0 ? "what listens there says nothing: it is another program, or a host with keys"
                        : "what listens there is another program";
     const auto read = ::recv(socket, said.data() + size, said.size() - static_cast<std::size_t>(size), 0);

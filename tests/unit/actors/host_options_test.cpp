@@ -1,6 +1,11 @@
 #include "actors/host/host.hpp"
+#include "links/free_port.hpp"
 
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <stdexcept>
+#include <unistd.h>
 
 namespace dynamix::actors {
 namespace {
@@ -43,6 +48,23 @@ TEST(HostOptions, AreRefusedWhereWhatTrainsIsNotLoaded) {
   const auto options = options_of({cluster::role::worker}, cluster::trainer_kind::built_in, cluster::policy_kind::ppo,
                                   cluster::policy_mode::train);
   EXPECT_EQ(run_host(options, {}).reason, "host ada would train, and nothing that trains is loaded");
+}
+
+/// Its actors run by then, and the actor system waits for them.
+TEST(Host, SaysWhatWentWrongWhereItsStartIsBrokenOff) {
+  auto file = std::make_shared<cluster::cluster_file>();
+  file->training.trainer = cluster::trainer_kind::client;
+  file->hosts.push_back(
+      {.name = "ada", .address = "127.0.0.1", .port = links::take_free_port(), .roles = {cluster::role::arbitrator}});
+  const auto run = ::testing::TempDir() + "/host-" + std::to_string(::getpid());
+  std::filesystem::create_directories(run);
+  const host_options options{.file = std::move(file),
+                             .host = "ada",
+                             .run_directory = run,
+                             .resume_from = {},
+                             .policy_from = {},
+                             .watch = {.started = [] { throw std::runtime_error("no thread can be made"); }}};
+  EXPECT_EQ(run_host(options, {}).reason, "no thread can be made");
 }
 
 } // namespace
