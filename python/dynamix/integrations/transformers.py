@@ -151,11 +151,12 @@ class Joins:
         trainer.accelerator.backward = self._weighted_backward
 
     def get_train_dataloader(self) -> Any:
-        trainer: Any = super()
+        parent: Any = super()
+        trainer: Any = self
         if self.dynamix_run is not None:  # `train` begins anew, with a smaller batch say
             self.dynamix_run.close(again=True)
             self.dynamix_run = None
-        source = source_of(trainer.get_train_dataloader())
+        source = source_of(parent.get_train_dataloader())
         self._batches = _Batches(source, _sum_over_processes(source.batch_size, trainer.args.device))
         return self._batches
 
