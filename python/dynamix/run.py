@@ -29,13 +29,13 @@ from .gradients import average, unwrapped, warn_of_rule, warn_of_times
 from .joined import gather
 from .leaving import ANOTHER_ENDED, LEFT, close_at_exit
 from .loader import Batches, Loader, check, check_subsets, fetched_ahead, whole
-from .membership import Membership
 from .memory import Guard, Loss, Weight
 from .optimizer import Round, Schedule, Swap, refuse_others, swap_optimizer, swap_scaler, warn_of_unknown_kind
 from .peers import Broken, Peers
 from .sharded import Collectives
 from .status import Status, status_of
 from .step import Calls, Step
+from .stepping import Stepping
 from .stream import Reader, Stream, identity_of, lengths_of
 
 _log = logging.getLogger("dynamix")
@@ -45,7 +45,7 @@ _MEETING_SECONDS = 60
 _MEETING_SECONDS_AT_EXIT = 1.5  # whoever waits in a collective of the script's for this process need not do so for long
 
 
-class Run(Membership):
+class Run(Stepping):
     """A training run among the processes of a group. Made by `join`."""
 
     def __init__(self, model: torch.nn.Module, optimizers: List[Optimizer], schedulers: Sequence[Any], rule: Optional[str],
@@ -374,79 +374,6 @@ class Run(Membership):
         for parameter in self._model.parameters():
             if parameter.grad is not None:
                 parameter.grad.mul_(factor)
-
-    # The optimiser calls these.
-
-    @property
-    def awaits_gradients(self) -> bool:
-        """No gradients have come yet of a step that needs some: none have been summed, nor, where the optimiser's step may
-        do that itself, has a batch been taken."""
-        step = self._step
-        return step is None or not step.opened and (step.taken == 0 or self._distributed or self._peers.size > 1)
-
-    def note_loss(self, loss: Any) -> None:
-        """That an optimiser's closure has returned."""
-        if not self._closed and self._step is not None:
-            self._step.note_loss(loss)
-
-    def before_step(self) -> Optional[float]:
-        step = self._step
-        if self._closed or step is None:
-            if not self._closed and not self._warned:
-                self._warned = True
-                _log.warning("the optimiser steps and run.loader() was never called: this trains as without dynamix; take the "
-                             "batches from run.loader(dataset, ...)")
-            return 1.0
-        if self._is_over:
-            return None
-        step.check_taken()
-        if self._equality is not None:
-            self._equality.look(step.client.delivered.epoch, self._optimizers[0])
-        factor = self._factor(step) if not self._peers.broken else None
-        if self._peers.broken:
-            self._regroup()
-            return None
-        return factor
-
-    def _factor(self, step: Step) -> Optional[float]:
-        if isinstance(self._hook, Hook) and isinstance(self._model, DistributedDataParallel):
-            self._hook.check_pass(self._model)
-        if not step.opened:
-            if self._by_loss:
-                raise RuntimeError("call run.scale(loss).backward() in each step, in place of loss.backward()")
-            if self._distributed:
-                raise RuntimeError("the optimiser steps without a backward pass through the model that joined; inside of "
-                                   "no_sync() only the last backward pass before a step may be outside of it")
-            if self._peers.size > 1:
-                raise RuntimeError("call run.average_gradients() between backward and the optimiser's step, or give "
-                                   "dynamix.join the DistributedDataParallel model")
-            self.average_gradients()
-        try:
-            factor = step.factor()
-        except Broken:
-            return None
-        if factor is not None:
-            step.learning_rate = float(self._optimizers[0].param_groups[0]["lr"]) * factor
-        return factor
-
-    def after_step(self, skipped: bool) -> None:
-        if not self._closed and self._step is not None:
-            self._step.complete(skipped)
-            if isinstance(self._peers, Members) and self._peers.somebody_comes():
-                self._peers.fail("a member comes")
-                self._regroup()
-
-    def leave_out_step(self) -> None:
-        if self._round.end():  # some have stepped
-            return
-        if not self._closed and self._step is not None and self._step.opened:
-            if self.before_step() is not None:
-                self._step.complete(skipped=True)
-
-    @property
-    def batches_taken(self) -> int:
-        """For the step under way."""
-        return self._step.taken if self._step is not None else 0
 
     @property
     def progress(self) -> float:
