@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .flat_shards import flat_problem
 from .kernels import as_real, numbers_of
-from .peers import Peers
+from .peers import Peers, is_initialized
 from .sharded import sharding_problem
 from .step import Step
 
@@ -28,6 +28,9 @@ def check_model(model: torch.nn.Module, by_loss: bool) -> None:
     kinds = {base.__name__ for module in model.modules() for base in type(module).__mro__}
     kinds |= {type(parameter).__name__ for parameter in model.parameters()}
     kinds |= {type(getattr(parameter, "data", parameter)).__name__ for parameter in model.parameters()}
+    if not by_loss and any(_sums_statistics(module) for module in model.modules()):
+        raise NotImplementedError("SyncBatchNorm sums what other members' losses say of its statistics, and nobody can weight that: "
+                                  "dynamix.join(..., weighting=\"loss\") with run.scale(loss), or BatchNorm in its place")
     if not by_loss and any(isinstance(module, DistributedDataParallel) for module in model.modules() if module is not model):
         raise NotImplementedError(f"{type(model).__name__} holds a DistributedDataParallel, which sums gradients by itself: give "
                                   "dynamix.join that one")
@@ -37,6 +40,12 @@ def check_model(model: torch.nn.Module, by_loss: bool) -> None:
         problem = problem_of(model) if kind in kinds and not by_loss else ""
         if problem:
             raise NotImplementedError(problem)
+
+
+def _sums_statistics(module: torch.nn.Module) -> bool:
+    """It is a SyncBatchNorm (torch's, or apex's) of several processes: its backward pass adds up gradients of all their losses."""
+    is_one = any(base.__name__ == "SyncBatchNorm" for base in type(module).__mro__)
+    return is_one and is_initialized() and torch.distributed.get_world_size(getattr(module, "process_group", None)) > 1
 
 
 def warn_of_times() -> None:

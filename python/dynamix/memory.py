@@ -45,9 +45,6 @@ class Guard:
         if is_sharded(model):
             raise NotImplementedError("run.backward() and a sharded model: a pass that fails has taken part in some collectives and not in "
                                       "others; use a smaller batch_size, or run.loader(highest_batch=...)")
-        if step.peers.size > 1 and any(isinstance(each, torch.nn.SyncBatchNorm) for each in model.modules()):
-            raise NotImplementedError("run.backward() and SyncBatchNorm: members have different numbers of passes, and its sums wait for "
-                                      "those of all; use BatchNorm, or a batch that memory holds")
         self._model = model
         self._step = step
         self._scaler = scaler
