@@ -186,7 +186,7 @@ class Run(Stepping):
             self._host(batch_size, lowest_batch or max(1, batch_size // 8), highest_batch or 4 * batch_size)
         assert self._client is not None
         self._step = Step(self._client, self._peers, self._scaler, clock_of(self._model), self._by_loss, self._finite)
-        self._step.costs = self._costs
+        self._step.costs, self._step.buffers = self._costs, self._model.buffers
         self._step.loads_rows = all(parameter.device.type == "cpu" for parameter in self._model.parameters())
         if isinstance(self._peers, Members):
             self._join_members(self._peers, workload)

@@ -17,7 +17,7 @@ import logging
 import math
 import threading
 import time
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -71,6 +71,7 @@ class Step:
         self.loss = math.nan
         self.correct = -1.0
         self.loads_rows = False             # the same on all members: rows may travel behind the last bucket
+        self.buffers: Callable[[], Iterable[torch.Tensor]] = lambda: ()  # of the model
         self.replicas = 0                   # of each shard of the gradients; 0: every member has all of them
         self._by_loss = by_loss
         self._comparison = Comparison(peers, by_loss)
@@ -115,6 +116,7 @@ class Step:
     def _forget_batches(self) -> None:
         self.counted = self.taken = self._dealt = 0
         self._odd_rows: Optional[Tuple[int, int]] = None  # of a batch, and samples that it was dealt as
+        self._kept: List[Tuple[torch.Tensor, torch.Tensor]] = []  # buffers, and what they were before a stand-in's pass
         self._share_of_cost = Share(0, 0.0, 0.0, 0.0)
         if self.calls is not None:
             self.calls.count = 0
@@ -123,12 +125,13 @@ class Step:
         """The training loop is given this batch."""
         self.taken += 1
         self._dealt += delivered.own
-        if self.costs is None:
-            self.counted += delivered.own
-            return
-        share, before = self.costs.deliver(delivered), self._share_of_cost
-        self.counted += share.samples
-        self._share_of_cost = before.and_also(share)
+        samples = delivered.own
+        if self.costs is not None:
+            share, before = self.costs.deliver(delivered), self._share_of_cost
+            samples, self._share_of_cost = share.samples, before.and_also(share)
+        self.counted += samples
+        if samples == 0 and not self._kept:
+            self._kept = [(buffer, buffer.detach().clone()) for buffer in self.buffers()]
 
     def see_rows(self, batch: Any, dealt: int) -> None:
         """Of a batch that the script's own collate function has made of so many samples. Tensors of several lengths (boxes, packed
@@ -435,6 +438,9 @@ class Step:
                      line[len("warning: "):] if is_warning else line)
         if self.costs is not None and self._clock is None:  # a device's times are of earlier steps
             self.costs.measure(self._share_of_cost, times.compute_seconds)
+        with torch.no_grad():  # batch norm's statistics, say: a stand-in counts for nothing there, either
+            for buffer, before in self._kept:
+                buffer.copy_(before)
         self._reset()
         self._forget_batches()
         self.loss, self.correct, self.learning_rate = math.nan, -1.0, -1.0

@@ -1,4 +1,4 @@
-"""Layers that look at the whole batch."""
+"""Layers that look at the whole batch: what a stand-in for an empty one leaves in them, and those that sum over all members."""
 import unittest
 import warnings
 
@@ -22,6 +22,34 @@ def data():
 def net(layer):
     torch.manual_seed(3)
     return nn.Sequential(nn.Linear(FEATURES, 4), layer, nn.Tanh(), nn.Linear(4, 1)).double()
+
+
+def keep_statistics(rank, world, options):
+    """Of each step: how many samples counted, and whether it has changed the statistics."""
+    model = net(nn.BatchNorm1d(4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    run = dynamix.join(model, optimizer, agent="off")
+    loader, steps = run.loader(data(), batch_size=(2, 9)[rank], **options), []
+    for _ in range(2):
+        for _, inputs, targets in loader:
+            before = [buffer.clone() for buffer in model.buffers()]
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(inputs), targets).backward()
+            run.average_gradients()
+            counted = run.counted
+            optimizer.step()
+            steps.append((counted, any(not torch.equal(*pair) for pair in zip(before, model.buffers()))))
+    run.close()
+    return steps
+
+
+class Statistics(unittest.TestCase):
+    def test_are_those_of_samples_that_count(self):
+        for options in ({}, {"num_workers": 1}):
+            results = ranks.run(keep_statistics, 2, options)
+            self.assertIn(0, [counted for steps in results for counted, _ in steps], "no batch was empty")
+            for steps in results:
+                self.assertEqual([counted > 0 for counted, _ in steps], [changed for _, changed in steps], steps)
 
 
 class Summed(nn.Module):
