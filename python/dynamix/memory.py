@@ -48,8 +48,12 @@ class Guard:
         self._model = model
         self._step = step
         self._scaler = scaler
-        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._holds: Optional[float] = None  # that memory is known to hold at once: samples, or the cost of some
+
+    @property
+    def _parameters(self) -> List[torch.nn.Parameter]:
+        """Those that are trained now: a script may unfreeze some."""
+        return [parameter for parameter in self._model.parameters() if parameter.requires_grad]
 
     def find(self, loss_of: Loss, batch: Sequence[Any], optimizers: Sequence[Optimizer], highest: int) -> int:
         """The largest batch that memory holds, in rows like those of `batch`."""

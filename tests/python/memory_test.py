@@ -244,6 +244,31 @@ def find(rank, world, kind):
     return found, trials, lines.lines, same, max(tried[passes:])
 
 
+class Trained(unittest.TestCase):
+    """A plain model in one process."""
+
+    def setUp(self):
+        torch.manual_seed(5)
+        self.net = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 1))
+
+    def join(self, kind):
+        optimizer = kind(self.net.parameters(), lr=0.01)
+        run = dynamix.join(self.net, optimizer, agent="off")
+        return run, optimizer, run.loader(torch.utils.data.TensorDataset(*data()), batch_size=24)
+
+    def test_parameters_may_be_fewer_at_first(self):
+        self.net[0].requires_grad_(False)
+        run, optimizer, loader = self.join(torch.optim.SGD)
+        for number, batch in enumerate(loader):
+            if number == 1:
+                self.net[0].requires_grad_(True)
+            run.backward(lambda *part: loss_of(self.net, *part), *batch)
+            trained = [parameter for parameter in self.net.parameters() if parameter.requires_grad]
+            for parameter, gradient in zip(trained, torch.autograd.grad(loss_of(self.net, *batch), trained)):
+                torch.testing.assert_close(parameter.grad, gradient)
+            optimizer.step()
+
+
 class Largest(unittest.TestCase):
     def test_batch_is_found_in_five_trials_and_holds(self):
         for kind in (torch.optim.AdamW, torch.optim.RMSprop):
