@@ -240,7 +240,8 @@ def _make_state(optimizer: Optimizer) -> None:
         group["lr"] = torch.zeros_like(group["lr"]) if isinstance(group["lr"], torch.Tensor) else 0.0
         for parameter in group["params"]:
             parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
-    optimizer.step()
+    stepping: Any = super(type(optimizer), optimizer)  # of the class that it had before it joined: this is no step of the run's
+    stepping.step()
     for group, rate in zip(optimizer.param_groups, rates):
         group["lr"] = rate
         for parameter in group["params"]:

@@ -268,6 +268,17 @@ class Trained(unittest.TestCase):
                 torch.testing.assert_close(parameter.grad, gradient)
             optimizer.step()
 
+    def test_model_makes_no_step_while_its_largest_batch_is_looked_for(self):
+        run, optimizer, loader = self.join(torch.optim.Adam)
+        for number, batch in enumerate(loader):
+            if number == 0:
+                run.find_batch(lambda *part: loss_of(self.net, *part), *batch, highest=48)
+                self.assertEqual((run.status.step, run.counted, len(optimizer.state)), (0, 24, 0))
+            optimizer.zero_grad()
+            loss_of(self.net, *batch).backward()
+            optimizer.step()
+        self.assertEqual((run.status.step, run.status.samples), (4, COUNT))
+
 
 class Largest(unittest.TestCase):
     def test_batch_is_found_in_five_trials_and_holds(self):
