@@ -4,6 +4,7 @@ wait; rows on the CPU travel with the last bucket of gradients instead where it 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import datetime
 import json
@@ -120,13 +121,16 @@ class Peers:
         _alive.add(self)
 
     def leave(self) -> None:
-        """Ends the threads that are this object's own, and those of its groups."""
+        """Ends the threads that are this object's own, and those of its groups, unless one waits for what does not come."""
+        if self.notes is not None and self.notes.is_stuck:
+            return
         if self.notes is not None and self._watching is not None:
             self.notes.has_left.set()
             self._watching.join(_END_SECONDS)
         side, self._side = self._side, None
         if side is not None and is_initialized():
-            _distributed.destroy_process_group(side)
+            with contextlib.suppress(ValueError):  # the script has ended all groups, and formed others
+                _distributed.destroy_process_group(side)
 
     def _form(self) -> Any:
         if self.position < 0:

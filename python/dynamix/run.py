@@ -503,6 +503,8 @@ class Run(Stepping):
             self._client.close()
         if self._hosted is not None:
             self._hosted.end(self._peers, succeeded)
+        if (succeeded or self._step is None) and not (at_exit or self._peers.elastic):  # where it has failed, something may be under way
+            self._peers.leave()
 
     def __enter__(self) -> "Run":
         return self

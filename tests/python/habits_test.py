@@ -102,6 +102,32 @@ class Threads(unittest.TestCase):
             self.assertEqual((epochs, parameters), train(seed))
 
 
+def join_again(rank, world):
+    """The descriptors and threads that this process has behind each of some runs."""
+    counts = []
+    for _ in range(4):
+        train_one()
+        torch.distributed.barrier()
+        counts.append((len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))))
+    return counts
+
+
+def train_one():
+    model = nn.parallel.DistributedDataParallel(nn.Linear(3, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with dynamix.join(model, optimizer, agent="off") as run:
+        for values, in run.loader(torch.utils.data.TensorDataset(torch.randn(16, 3)), batch_size=4):
+            optimizer.zero_grad()
+            model(values).square().mean().backward()
+            optimizer.step()
+
+
+class Again(unittest.TestCase):
+    def test_a_process_may_join_and_have_no_more_descriptors_and_threads(self):
+        for counts in ranks.run(join_again, 2):
+            self.assertEqual(counts[-1], counts[1], counts)
+
+
 class Notebook(unittest.TestCase):
     def test_cells_may_be_run_again(self):
         """As IPython runs them: one by one, in one namespace, where an error ends the cell and not the process."""
