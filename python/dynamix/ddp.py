@@ -159,6 +159,14 @@ def register(model: DistributedDataParallel, peers: Peers) -> Hook:
     """
     if any(getattr(module, "sparse", False) is True for module in model.modules()):
         raise NotImplementedError("sparse gradients cannot be weighted; build the embedding with sparse=False")
+    if peers.elastic and model.find_unused_parameters:
+        # It looks for them in its own group, which is this member alone, and drops what the others' branches gave.
+        raise NotImplementedError("elastic=... and find_unused_parameters: DistributedDataParallel would leave out the "
+                                  "gradients of what only other members used; give dynamix.join the model itself, and "
+                                  "call run.average_gradients() between backward and the optimiser's step")
+    if peers.elastic and not can_rehearse(model):
+        raise NotImplementedError("elastic=... needs DistributedDataParallel without static_graph, no complex parameters "
+                                  "and no gradients yet: members lay out their buckets alone")
     wrapped: Any = model
     hook, before = Hook(peers), _hooks.get(model)
     if before is not None and before.is_free:
@@ -173,14 +181,6 @@ def register(model: DistributedDataParallel, peers: Peers) -> Hook:
             raise RuntimeError(f"this model's communication hook is taken, and dynamix needs it: {problem}") from problem
         wrapped._comm_hooks = _Registered(getattr(wrapped, "_comm_hooks", ()))
         _hooks[model] = hook
-    if peers.elastic and model.find_unused_parameters:
-        # It looks for them in its own group, which is this member alone, and drops what the others' branches gave.
-        raise NotImplementedError("elastic=... and find_unused_parameters: DistributedDataParallel would leave out the "
-                                  "gradients of what only other members used; give dynamix.join the model itself, and "
-                                  "call run.average_gradients() between backward and the optimiser's step")
-    if peers.elastic and not can_rehearse(model):
-        raise NotImplementedError("elastic=... needs DistributedDataParallel without static_graph, no complex parameters "
-                                  "and no gradients yet: members lay out their buckets alone")
     if can_rehearse(model):
         sum_accumulated(model)
         if peers.elastic:

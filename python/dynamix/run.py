@@ -77,23 +77,36 @@ class Run(Stepping):
         self._meeting_seconds: float = _MEETING_SECONDS
         self._by_loss = by_loss
         self._distributed = by_loss or is_sharded(model) or isinstance(model, DistributedDataParallel)  # somebody else sums gradients
-        if agent is not None:
-            self._open(agents.find(agent, peers))
         self._hook: Union[Hook, Collectives, None] = None
-        if isinstance(model, DistributedDataParallel) and not by_loss:
-            self._hook = register(model, peers)
-        elif is_sharded(model) and not by_loss:
-            self._hook = collectives_of(model, peers)
         self._round = Round(self, len(optimizers))
-        self._swaps: List[Union[Swap, Schedule]] = [swap_optimizer(optimizer, self._round, number)
-                                                    for number, optimizer in enumerate(optimizers)]
-        reference = weakref.ref(self)
-        self._others = refuse_others(optimizers, model, self._round, lambda: (found := reference()) is not None and found.trains)
-        if scaler is not None:
-            self._swaps.append(swap_scaler(scaler, self))
-        self._schedules = [Schedule(scheduler, self) for scheduler in schedulers]
-        self._swaps += self._schedules
+        self._swaps: List[Union[Swap, Schedule]] = []
+        self._schedules: List[Schedule] = []
+        self._others: Any = None
+        try:
+            self._take(schedulers)
+        except BaseException:  # the script may mend what was refused, and join again
+            self.close("join was refused", succeeded=False)
+            raise
         close_at_exit(self)
+
+    def _take(self, schedulers: Sequence[Any]) -> None:
+        """Connects to the agent, and takes what the script has given."""
+        model = self._model
+        if self._agent is not None:
+            self._open(agents.find(self._agent, self._peers))
+        if isinstance(model, DistributedDataParallel) and not self._by_loss:
+            self._hook = register(model, self._peers)
+        elif is_sharded(model) and not self._by_loss:
+            self._hook = collectives_of(model, self._peers)
+        for number, optimizer in enumerate(self._optimizers):
+            self._swaps.append(swap_optimizer(optimizer, self._round, number))
+        reference = weakref.ref(self)
+        self._others = refuse_others(self._optimizers, model, self._round, lambda: (found := reference()) is not None and found.trains)
+        if self._scaler is not None:
+            self._swaps.append(swap_scaler(self._scaler, self))
+        for scheduler in schedulers:
+            self._schedules.append(Schedule(scheduler, self))
+            self._swaps.append(self._schedules[-1])
 
     def _open(self, path: str) -> None:
         """Connects to the agent. Raises on all members where one cannot."""
@@ -113,6 +126,7 @@ class Run(Stepping):
         if problems:
             if self._client is not None:
                 self._client.close()
+                self._client = None
             raise DynamixError("; ".join(problems))
 
     # Data
@@ -486,7 +500,8 @@ class Run(Stepping):
             self._hook.release()
         for swap in reversed(self._swaps):
             swap.undo()
-        self._others.remove()
+        if self._others is not None:
+            self._others.remove()
         if self._call_hook is not None:
             self._call_hook.remove()
         if self._client is not None:

@@ -105,6 +105,23 @@ def train_again(rank, world, sockets):
     return taken, refused
 
 
+def train_behind_a_refusal(rank, world, sockets):
+    """How many samples a run has trained, behind a join that was refused."""
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Embedding(8, 2, sparse=True))
+    try:
+        dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent=sockets)
+    except NotImplementedError:
+        model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = dynamix.join(model, optimizer, agent=sockets)
+    train_on = ranks.trainer(run, model, optimizer)
+    for batch in run.loader(torch.utils.data.TensorDataset(torch.arange(80), torch.randn(80, 8)), batch_size=8):
+        train_on(batch)
+    samples = run.status.samples
+    run.close()
+    return samples
+
+
 def hold_the_global_batch(rank, world, sockets):
     """Global batches of a script with 16 a rank, this rank's largest one, which is 20 at most, and the decisions made."""
     model = torch.nn.Linear(64, 1)
@@ -205,6 +222,11 @@ class Agents(unittest.TestCase):
         for _, (beside, behind) in results:
             self.assertRegex(beside, "this process has joined the agent at .* already: close\\(\\) that run")
             self.assertRegex(behind, "has told it that training is over: close\\(again=True\\)")
+
+    def test_serve_a_process_whose_first_join_was_refused(self):
+        with agents.started(2) as started:
+            self.assertEqual(ranks.run(train_behind_a_refusal, 2, started.sockets), [80] * 2)
+        self.assertEqual(started.status, 0, started.said)
 
     def test_end_soon_after_a_command_that_none_of_their_processes_joined(self):
         for workers, command, status, told in (

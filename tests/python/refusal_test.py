@@ -247,6 +247,22 @@ def sparse(rank, world):
         return str(problem)
 
 
+def join_behind_a_refusal(rank, world):
+    """Whether the optimiser is as it was behind a join that was refused, and the steps of one that was not."""
+    model = DistributedDataParallel(nn.Linear(3, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    try:
+        dynamix.join(model, optimizer, agent="off", scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer))
+    except TypeError:
+        is_as_before = type(optimizer) is torch.optim.SGD
+    run = dynamix.join(model, optimizer, agent="off")
+    for values, in run.loader(data(), batch_size=4):
+        optimizer.zero_grad()
+        model(values).sum().backward()
+        optimizer.step()
+    return is_as_before, run.status.step
+
+
 class Branch(nn.Module):
     """Of which a member may leave out the last or the first layer in the backward pass."""
 
@@ -303,6 +319,9 @@ class RefusalsOfGroups(unittest.TestCase):
 
     def test_models_that_have_joined_already(self):
         self.check(joined_twice, "run.close(again=True)")
+
+    def test_joins_leave_everything_as_it_was(self):
+        self.assertEqual(ranks.run(join_behind_a_refusal, 2), [(True, 2)] * 2)
 
     def test_sparse_gradients(self):
         self.check(sparse, "sparse=False")
