@@ -210,8 +210,11 @@ class Run(Stepping):
                 client, run = self._client, weakref.ref(self)  # who reads the notes keeps no run alive
                 self._peers.notes.steps_done = lambda: int(client.status().step)
                 self._peers.notes.is_within_step = lambda: (found := run()) is not None and found.is_within_step
-            rows, choices = zip(*self._peers.gather_objects((self._step.loads_rows, self.nan)))
+            rows, choices, loads = zip(*self._peers.gather_objects((self._step.loads_rows, self.nan, self._state is not None)))
             check_agreed(choices)
+            if len(set(loads)) > 1:
+                raise DynamixError(f"member {loads.index(True)} has loaded a state, and member {loads.index(False)} has not: call "
+                                   "run.load_state_dict(state) on all members, with the same state")
             self._step.loads_rows = all(rows)
         device = next((parameter.device for parameter in self._model.parameters()), torch.device("cpu"))
         agents.check_gpu(self._client.status().gpu - 1, device)

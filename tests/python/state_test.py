@@ -118,6 +118,27 @@ def resume_within(rank, world, state, way):
     return {**saved, "words": saved["words"].tolist()} if state is None else (sizes, told.getvalue())
 
 
+def load_on_one(rank, world):
+    """What the members are told where member 1 alone loads a state."""
+    for loads in (False, rank == 1):
+        model = nn.Linear(4, 1)
+        run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.01), agent="off")
+        if loads:
+            run.load_state_dict(state)
+        try:
+            run.loader(torch.utils.data.TensorDataset(torch.randn(20, 4)), batch_size=4)
+        except dynamix.DynamixError as problem:
+            return str(problem)
+        state = run.state_dict()
+        run.close(again=True)
+
+
+class Loading(unittest.TestCase):
+    def test_on_some_members_alone_is_refused(self):
+        for said in ranks.run(load_on_one, 2):
+            self.assertRegex(said or "", r"member 1 has loaded a state, and member 0 has not: .* on all members")
+
+
 class Limits(unittest.TestCase):
     def test_hold_from_the_first_step_of_a_resumed_run(self):
         state = ranks.run(resume_within, 2, None, "")[0]
