@@ -266,6 +266,7 @@ class Loader(DataLoader[_Sample]):
         self._client = client
         self._step = step
         self._fetch_ahead = fetch_ahead
+        self._held = 0  # batches that a framework has, and has not trained on as far as it is known
         self._batches = batches
         self._given = batch_size
         self.is_in_loop = False  # an iterator is at work
@@ -362,7 +363,7 @@ class Loader(DataLoader[_Sample]):
         Where a loop steps once for several batches, and the group breaks between them, it is given the last one again until
         it steps: that step is dropped, and then its samples are dealt again."""
         step = self._step
-        held = again = 0
+        self._held = again = 0
         batch: Any = None
         pieces = Pieces()
         self.is_in_loop, self._moved = True, False
@@ -389,12 +390,11 @@ class Loader(DataLoader[_Sample]):
                 except StopIteration:
                     if self._is_dropped(at_end=True) and again < len(self):
                         continue
-                    for _ in range(held):
-                        self._take()
+                    self.hand_over()
                     self.is_within_epoch = False
                     return
-                if held < self._fetch_ahead:
-                    held += 1
+                if self._held < self._fetch_ahead:
+                    self._held += 1
                 else:
                     taken = self._take()
                     if self._is_collated_apart and self._fetch_ahead == 0:
@@ -415,6 +415,12 @@ class Loader(DataLoader[_Sample]):
             except Broken:
                 pass
         return bool(step.taken and step.peers.broken)
+
+    def hand_over(self) -> None:
+        """No more is fetched in this epoch: the training loop goes on with what was fetched ahead."""
+        for _ in range(self._held):
+            self._take()
+        self._held = 0
 
     def _take(self) -> raw.Deal:
         taken = self._client.deliver()

@@ -295,7 +295,7 @@ class AccelerateItself(unittest.TestCase):
         self.assertEqual(outside("test_script", "joined", "ordered"), {"training_check": "passed"})
 
 
-def lightning_module(net, joined, rates):
+def lightning_module(net, joined, rates, estimates):
     import lightning
 
     class Module(lightning.LightningModule):
@@ -305,6 +305,8 @@ def lightning_module(net, joined, rates):
 
         def configure_optimizers(self):
             optimizer = torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+            if estimates:
+                assert self.trainer.estimated_stepping_batches > 0
             joined.append(Joined(self.net, optimizer, squared_error))
             schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.99 ** step)
             return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
@@ -323,7 +325,8 @@ def lightning_module(net, joined, rates):
     return Module()
 
 
-def lightning_training(rank, world, accumulation=1, epochs=2, folder="", save_at=None, resume=False, validate=False):
+def lightning_training(rank, world, accumulation=1, epochs=2, folder="", save_at=None, resume=False, validate=False, limit=None,
+                       estimates=False):
     as_torchrun(rank, world)
     import lightning
     from dynamix.integrations.lightning import Dynamix
@@ -337,7 +340,7 @@ def lightning_training(rank, world, accumulation=1, epochs=2, folder="", save_at
                 trainer.save_checkpoint(os.path.join(folder, "checkpoint"))
 
         def on_train_epoch_end(self, trainer, module):
-            if save_at is None and not resume:
+            if save_at is None and not resume and limit is None:
                 counts.append(joined[0].end_epoch())
 
         def on_train_end(self, trainer, module):
@@ -346,8 +349,9 @@ def lightning_training(rank, world, accumulation=1, epochs=2, folder="", save_at
     adopted = Dynamix(agent="off", rule="constant")
     trainer = lightning.Trainer(accelerator="cpu", devices=world, strategy="ddp" if world > 1 else "auto", max_epochs=epochs,
                                 callbacks=[adopted, Watch()], enable_progress_bar=False, logger=False, enable_model_summary=False,
-                                accumulate_grad_batches=accumulation, enable_checkpointing=False, default_root_dir=folder or None)
-    module = lightning_module(net, joined, rates)
+                                accumulate_grad_batches=accumulation, enable_checkpointing=False, default_root_dir=folder or None,
+                                limit_train_batches=limit)
+    module = lightning_module(net, joined, rates, estimates)
     trainer.fit(module, DataLoader(Numbers(), BATCHES[rank], shuffle=True), DataLoader(Numbers(10), 5) if validate else None,
                 ckpt_path=os.path.join(folder, "checkpoint") if resume else None)
     return {"worst": joined[0].worst, "counts": counts, "step": state["status"].step, "samples": state["status"].samples,
@@ -371,6 +375,15 @@ class Lightning(Framework):
 
     def test_validates_between_epochs(self):
         self.check(train(lightning_training, 2, validate=True), 8)
+
+    def test_says_how_many_steps_there_may_be_before_it_joins(self):
+        self.check(train(lightning_training, 2, estimates=True), 8)
+
+    def test_ends_epochs_after_some_batches_or_a_part_of_them(self):
+        for limit, accumulation, batches in ((3, 1, 6), (1, 1, 2), (0.5, 1, 8), (4, 3, 8)):
+            for found in train(lightning_training, 2, limit=limit, accumulation=accumulation):
+                self.assertEqual(found["step"], batches, limit)
+                self.assertLess(found["worst"], 1e-6, limit)
 
     def test_resumes_in_the_middle_of_an_epoch(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -479,7 +492,7 @@ def token_loss(model, numbers):
     nn.functional.cross_entropy(logits[:, :-1].reshape(-1, 32), data.labels[numbers][:, 1:].reshape(-1)).backward()
 
 
-def trainer_training(rank, world, tokens=False, watch=True, resume=None, folder="", evaluate=False, **arguments):
+def trainer_training(rank, world, tokens=False, watch=True, resume=None, folder="", evaluate="no", **arguments):
     as_torchrun(rank, world)
     import transformers
     from dynamix.integrations.transformers import Trainer
@@ -512,20 +525,20 @@ def trainer_training(rank, world, tokens=False, watch=True, resume=None, folder=
     args = transformers.TrainingArguments(
         folder or tempfile.mkdtemp(), per_device_train_batch_size=BATCHES[rank], use_cpu=True, report_to="none", disable_tqdm=True,
         remove_unused_columns=False, max_grad_norm=0, label_names=["labels" if tokens else "targets"],
-        eval_strategy="epoch" if evaluate else "no", **options)
+        eval_strategy=evaluate, **options)
     data = Tokens if tokens else Columns
     trainer = Watching(net, args, train_dataset=data(), eval_dataset=data(10), optimizers=(optimizer, None),
                        data_collator=torch.utils.data.default_collate, callbacks=[Watch()],
                        dynamix={"agent": "off", "rule": "constant"})
     trainer.train(resume_from_checkpoint=resume)
     return {"worst": joined.worst, "counts": counts, "rates": rates, "trainer_steps": trainer.state.global_step,
-            "max_steps": trainer.state.max_steps, **seen, "parameters": [each.detach().numpy().copy() for each in net.parameters()]}
+            "max_steps": trainer.state.max_steps, "evaluations": sum("eval_loss" in each for each in trainer.state.log_history), **seen, "parameters": [each.detach().numpy().copy() for each in net.parameters()]}
 
 
 @needs("transformers", "accelerate")
 class TransformersTrainer(Framework):
     def test_gives_the_gradient_of_the_joined_batch(self):
-        found = train(trainer_training, 2, evaluate=True)
+        found = train(trainer_training, 2, evaluate="epoch")
         self.check(found, 8)
         self.assertEqual((found[0]["trainer_steps"], found[0]["max_steps"], found[0]["epoch"]), (16, 16, 2.0))
         self.assertAlmostEqual(found[0]["rates"][3], 0.05 * (1 - 4 / 16), places=9)
@@ -548,6 +561,16 @@ class TransformersTrainer(Framework):
         self.assertEqual((found["step"], found["trainer_steps"]), (11, 11))
         found = train(trainer_training, 2, watch=False, num_train_epochs=1.5)[0]
         self.assertEqual((found["step"], found["samples"]), (12, SAMPLES + 44))
+
+    def test_evaluates_and_saves_behind_the_last_step(self):
+        for epochs, steps in ((2, 16), (1.5, 12)):
+            for every in (500, 4):  # which is no divisor of the steps, and is one
+                with tempfile.TemporaryDirectory() as folder:
+                    found = train(trainer_training, 2, watch=False, folder=folder, num_train_epochs=epochs, save_strategy="steps",
+                                  save_steps=every, evaluate="steps", eval_steps=every)[0]
+                    self.assertEqual(found["evaluations"], max(1, steps // every))
+                    self.assertEqual(len(os.listdir(folder)), max(1, steps // every))
+                    self.assertTrue(os.path.exists(os.path.join(folder, f"checkpoint-{steps}", "dynamix.pt")))
 
     def test_resumes_in_the_middle_of_an_epoch(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,7 @@ The rest of the script stays as it is, its DataLoader included.
 """
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Union
 
 from lightning import Fabric as _Fabric
 from lightning.pytorch.callbacks import Callback
@@ -30,12 +30,20 @@ class _Batches:
     """The run's batches, without a length: Lightning would end an epoch by the one that it began with, and batch sizes
     change. It fetches one batch ahead instead, to see which is the last."""
 
-    def __init__(self, loader: Loader[Any]) -> None:
+    def __init__(self, loader: Loader[Any], limit: Union[int, float]) -> None:
+        """`limit`: `limit_train_batches`, of an epoch: batches, or a part of them."""
         self.dataset = loader.dataset
-        self._loader = loader
+        self._loader, self._limit = loader, limit
 
     def __iter__(self) -> Iterator[Any]:
-        yield from self._loader  # nothing is dealt before the first batch is asked for: Lightning tries whether it is iterable
+        # Nothing is dealt before the first batch is asked for: Lightning tries whether it is iterable.
+        limit = self._limit
+        most = limit if isinstance(limit, int) else max(1, int(len(self._loader) * limit)) if limit < 1 else None
+        for number, batch in enumerate(self._loader, 1):
+            yield batch
+            if number == most:
+                self._loader.hand_over()
+                return
 
 
 class Dynamix(Callback):
@@ -58,6 +66,7 @@ class Dynamix(Callback):
         self._micro_batches: Optional[MicroBatches] = None
         self._state: Optional[Dict[str, Any]] = None  # of a checkpoint, or of the run that is closed
         self._source: Any = None  # of the script's loader, in the Trainer
+        self._limit: Any = None   # its `limit_train_batches`
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         if len(trainer.optimizers) != 1:
@@ -76,7 +85,12 @@ class Dynamix(Callback):
         if self._state is not None:
             self.run.load_state_dict(self._state)
         self._micro_batches = MicroBatches(self.run)
-        trainer.fit_loop._data_source = _DataLoaderSource(_Batches(source.loader(self.run, fetch_ahead=1)), "train_dataloader")
+        self._limit = trainer.limit_train_batches
+        batches = _Batches(source.loader(self.run, fetch_ahead=1), self._limit)
+        trainer.fit_loop._data_source = _DataLoaderSource(batches, "train_dataloader")
+        trainer.fit_loop._combined_loader = None  # of the script's, once it has asked for `estimated_stepping_batches`
+        if self._limit:
+            trainer.limit_train_batches = 1.0  # it fetches nothing ahead of a number that it knows
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if self._micro_batches is not None:
@@ -113,7 +127,7 @@ class Dynamix(Callback):
             self._state = self.run.state_dict()
         self.run.close(reason, succeeded=succeeded)
         self.run = self._micro_batches = None
-        trainer.fit_loop._data_source = self._source
+        trainer.fit_loop._data_source, trainer.limit_train_batches = self._source, self._limit
 
     def state_dict(self) -> Dict[str, Any]:
         state = self.run.state_dict() if self.run is not None else self._state

@@ -101,6 +101,9 @@ class _Callback(transformers.TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._trainer.count_epochs()
 
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._trainer.end_epoch()
+
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_: Any) -> None:
         self._trainer.report_evaluation(metrics or {})
 
@@ -254,6 +257,19 @@ class Joins:
         ends = trainer.args.max_steps <= 0 and trainer.state.epoch >= trainer.args.num_train_epochs
         if self.dynamix_run.status.stop or ends and trainer.args.num_train_epochs % 1:  # whole epochs end by themselves
             trainer.control.should_training_stop = True
+
+    def end_epoch(self) -> None:
+        """Behind the last one the Trainer evaluates and saves where it does so by steps. By itself it would at `max_steps`, which
+        `expect_steps` keeps ahead."""
+        trainer: Any = self
+        args, state, control = trainer.args, trainer.state, trainer.control
+        if args.max_steps > 0 or math.ceil(state.epoch - 1e-6) < args.num_train_epochs:
+            return
+        step = state.global_step
+        if args.eval_strategy == "steps" and step % state.eval_steps != 0 and args.eval_delay <= step:
+            control.should_evaluate = True
+        if args.save_strategy == "steps" and (state.save_steps <= 0 or step % state.save_steps != 0):
+            control.should_save = True
 
     def report_evaluation(self, metrics: Mapping[str, Any]) -> None:
         """`eval_loss` and `eval_accuracy`, if there are any, of an evaluation while the run trains."""
