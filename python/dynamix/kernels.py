@@ -59,19 +59,21 @@ def squares(values: torch.Tensor, counts: Sequence[int]) -> List[Number]:
     return [_square(part) for part in (torch.split(values, list(counts)) if values.device.type == "cpu" else [values])]
 
 
-def multiply(values: torch.Tensor, factor: float) -> None:
-    """values *= factor in place. A factor of 0 writes zeros whatever the values are: the loss over no samples is NaN."""
+def multiply(values: torch.Tensor, factor: float, out: Optional[torch.Tensor] = None) -> None:
+    """values *= factor in place, or into `out`. A factor of 0 writes zeros whatever the values are: the loss over no samples is NaN."""
     if factor == 0:
-        values.zero_()
+        (values if out is None else out).zero_()
+    elif out is not None:
+        torch.mul(values, factor, out=out)
     elif factor != 1:
         values.mul_(factor)
 
 
-def multiply_and_square(values: torch.Tensor, factor: float, counts: Sequence[int]) -> List[Number]:
+def multiply_and_square(values: torch.Tensor, factor: float, counts: Sequence[int], out: Optional[torch.Tensor] = None) -> List[Number]:
     """As `multiply`. Returns the sums of the squares before, and 0 where `factor` is 0."""
-    kernel = _kernel("scale", values)
+    kernel = _kernel("scale", values) if out is None else None
     if kernel is not None:
         return _of_parts(kernel, values, counts, factor)
     before: List[Number] = squares(values, counts) if factor else [0.0]
-    multiply(values, factor)
+    multiply(values, factor, out)
     return before

@@ -49,7 +49,6 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "batches": (c_int, [c_void_p, c_void_p, c_size_t]),
     "state_words": (c_size_t, [c_void_p]),
     "save": (c_int, [c_void_p, c_void_p, c_size_t]),
-    "restore": (c_int, [c_void_p, c_void_p, c_size_t]),
     "restore_within": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p, c_size_t]),
     "regroup": (c_int, [c_void_p, c_void_p, c_size_t]),
     "finish": (c_int, [c_void_p, c_uint32, c_char_p]),

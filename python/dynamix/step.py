@@ -251,8 +251,8 @@ class Step:
         if self._finite is not None:
             self._finite.see_own(found)
 
-    def scale(self, values: torch.Tensor, counts: Optional[Sequence[int]]) -> None:
-        """Scales a buffer of this member's mean gradient by its share, in place. It holds so many numbers of each parameter.
+    def scale(self, values: torch.Tensor, counts: Optional[Sequence[int]], out: Optional[torch.Tensor] = None) -> None:
+        """Scales a buffer of this member's mean gradient by its share, in place or into `out`. It holds so many numbers of each parameter.
 
         On the CPU their squares are added exactly, so that it makes no difference to any bit how parameters are laid out in
         buffers.
@@ -261,9 +261,9 @@ class Step:
             self._comparison.see_gradients(values)
         self._on_device |= values.device.type != "cpu"
         if self.wants_squares and counts is not None:
-            self._take_own(multiply_and_square(values, self._share, counts))
+            self._take_own(multiply_and_square(values, self._share, counts, out))
         else:
-            multiply(values, self._share)
+            multiply(values, self._share, out)
 
     def summed(self, values: torch.Tensor, counts: Sequence[int]) -> None:
         """Takes a buffer of the mean gradient over all members."""
@@ -283,24 +283,13 @@ class Step:
         if (not self._row_is_due or not self.loads_rows or rows > values.numel() or
                 values.numel() * values.element_size() > _LOADED_BYTES):
             return None
-        self._scale_aside(values, counts, rows)
+        if self._scaled.numel() != values.numel() or self._loaded.dtype != values.dtype:
+            self._loaded = torch.empty(values.numel() + rows, dtype=values.dtype, device="cpu")
+            self._scaled, self._bytes_behind = self._loaded[:values.numel()], self._loaded[values.numel():]
+        self.scale(values, counts, self._scaled)
         self._fill_row()
         self._bytes_behind.copy_(self._sent_bytes)
         return self._loaded
-
-    def _scale_aside(self, values: torch.Tensor, counts: Optional[Sequence[int]], room: int) -> None:
-        """As `scale`, into memory with room behind it."""
-        if self._comparison.is_due:
-            self._comparison.see_gradients(values)
-        if self._scaled.numel() != values.numel() or self._loaded.dtype != values.dtype:
-            self._loaded = torch.empty(values.numel() + room, dtype=values.dtype, device="cpu")
-            self._scaled, self._bytes_behind = self._loaded[:values.numel()], self._loaded[values.numel():]
-        if self.wants_squares and counts is not None:
-            self._take_own(squares(values, counts) if self._share else [0.0])
-        if self._share:
-            torch.mul(values, self._share, out=self._scaled)
-        else:
-            self._scaled.zero_()
 
     def unload_rows(self) -> None:
         """Takes the members' rows, which were behind a buffer that is summed by now."""
