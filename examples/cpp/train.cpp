@@ -62,6 +62,7 @@ void train(const arguments& given) {
       const auto loss = torch::cross_entropy_loss(model->forward(example.data), example.target);
       loss.backward();
       loss_sum += loss.item<double>();
+      optimizer.run().report(loss.item<double>()); // for the page and the ledger; may be left out
       optimizer.step();
       ++steps;
     }

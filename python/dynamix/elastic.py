@@ -21,7 +21,6 @@ import pathlib
 import pickle
 import threading
 import time
-import types
 import zlib
 from datetime import timedelta
 from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Protocol, Sequence, Set
@@ -526,9 +525,15 @@ class Alignment:
         self._run.restore(state["run"])
 
 
-def _state_of(scheduler: Any) -> Dict[str, Any]:
+def _state_of(scheduler: Any) -> Any:
     """Without functions, which every member has itself: SWALR keeps one in its state in torch 2.6."""
-    return {name: value for name, value in scheduler.state_dict().items() if not isinstance(value, types.FunctionType)}
+    return _without_functions(scheduler.state_dict())
+
+
+def _without_functions(state: Any) -> Any:
+    if isinstance(state, dict):
+        return {name: _without_functions(value) for name, value in state.items() if not callable(value)}
+    return [_without_functions(each) for each in state] if isinstance(state, list) else state
 
 
 def _of_numpy() -> List[Any]:

@@ -182,7 +182,7 @@ class Peers:
         return self.gather(row).wait()
 
     def gather_objects(self, own: object) -> List[Any]:
-        """What the members say, by position, as JSON gives it back: tuples come as lists, numbers of numpy as Python's. None of those
+        """What the members say, by position, as JSON gives it back: tuples come as lists, whole numbers of numpy as Python's. None of those
         that are absent. Waits for all. Nothing that another member sends is run as code, as it would be by unpickling.
 
         Raises DynamixError where one sends what is none, or too much.
@@ -195,7 +195,8 @@ class Peers:
         row = torch.zeros(longest, dtype=torch.uint8, device="cpu")
         row[:mine.numel()] = mine
         rows = self.gather(row).wait()
-        return [_read(member, bytes(rows[member, :size].numpy())) if size > 0 else None for member, size in enumerate(sizes)]
+        return [None if self.elastic and size <= 0 else _read(member, bytes(rows[member, :max(0, size)].numpy()))
+                for member, size in enumerate(sizes)]
 
     def from_first(self, own: Any) -> Any:
         """The object of member 0. Waits for it."""

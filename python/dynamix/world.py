@@ -8,7 +8,7 @@ from typing import Optional
 OLDEST_TORCH = (2, 6)
 NO_TORCH = ("{} has no torch, and dynamix trains with the one that is there: `pip install torch` into the same environment (torch 2.6 or "
             "later), or start the script by the Python of the environment that has it")
-NO_NUMPY = ("torch exchanges objects between processes with numpy, and {} has none: pip install numpy")
+NO_NUMPY = "dynamix reads the bytes of tensors by numpy, and {} has none: pip install numpy"
 
 
 def torch_problem(version: str) -> str:

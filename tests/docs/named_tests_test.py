@@ -33,7 +33,7 @@ def main():
     missing = missing_in(text, found)
     for name in missing:
         print(f"docs/security.md names {name}, and there is no such test")
-    print(f"{len(set(NAME.findall(text)))} tests are named")
+    print(f"{len({f'{suite}.{test}' for suite, test, _ in NAME.findall(text)} - set(NO_TESTS))} tests are named")
     return 1 if missing else 0
 
 

@@ -127,7 +127,9 @@ class States(unittest.TestCase):
 
     def test_of_schedulers_leave_out_functions_which_each_member_has(self):
         """SWALR has one in its state in torch 2.6, as of which it is left to anneal as the script has it do."""
-        for make_scheduler in (AnnealedByAFunction, lambda of: SWALR(of, 0.05, anneal_epochs=4, anneal_strategy="linear")):
+        schedulers = torch.optim.lr_scheduler
+        for make_scheduler in (AnnealedByAFunction, lambda of: SWALR(of, 0.05, anneal_epochs=4, anneal_strategy="linear"),
+                               lambda of: schedulers.SequentialLR(of, [AnnealedByAFunction(of), schedulers.ConstantLR(of)], [2])):
             one, other = (make_scheduler(torch.optim.SGD([nn.Parameter(torch.ones(3))], lr=0.1)) for _ in range(2))
             for scheduler in (one, other):
                 scheduler.optimizer.step()
