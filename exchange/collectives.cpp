@@ -61,6 +61,14 @@ std::span<Byte> part_of(std::span<Byte> whole, std::size_t element, std::size_t 
   return whole.subspan(begin, count * (i + 1) / parts * element - begin);
 }
 
+/// The i-th piece of a block whose pieces are all awaited at once: a peer keeps a row for each length (mesh.cpp). So all
+/// are as long, but for the last.
+template <typename Byte>
+std::span<Byte> piece_of(std::span<Byte> block, std::size_t i, std::size_t pieces) {
+  const auto size = block.size() / pieces;
+  return block.subspan(i * size, i + 1 < pieces ? size : std::dynamic_extent);
+}
+
 /// Each of the members' blocks travels in pieces: each that has come is progress.
 class gathering_all : public collective {
 public:
@@ -73,10 +81,10 @@ protected:
     const auto pieces = pieces_of(all_.size() / size());
     for (std::uint32_t i = 0; i < size(); ++i)
       for (std::size_t piece = 0; i != position() && piece < pieces; ++piece)
-        receive(i, part_of(block(i), 1, piece, pieces), [] {});
+        receive(i, piece_of(block(i), piece, pieces), [] {});
     for (std::uint32_t i = 0; i < size(); ++i)
       for (std::size_t piece = 0; i != position() && piece < pieces; ++piece)
-        send(i, part_of(block(position()), 1, piece, pieces));
+        send(i, piece_of(block(position()), piece, pieces));
   }
   memory block(std::size_t i) const { return all_.subspan(i * all_.size() / size(), all_.size() / size()); }
 
@@ -190,11 +198,11 @@ protected:
     const auto pieces = pieces_of(bytes);
     for (std::uint32_t i = 0; i < size(); ++i)
       for (std::size_t piece = 0; i != position() && piece < pieces; ++piece)
-        receive(i, part_of(into_.subspan(i * bytes, bytes), 1, piece, pieces), [] {});
+        receive(i, piece_of(into_.subspan(i * bytes, bytes), piece, pieces), [] {});
     std::memcpy(into_.data() + position() * bytes, blocks_.data() + position() * bytes, bytes);
     for (std::uint32_t i = 0; i < size(); ++i)
       for (std::size_t piece = 0; i != position() && piece < pieces; ++piece)
-        send(i, part_of(blocks_.subspan(i * bytes, bytes), 1, piece, pieces));
+        send(i, piece_of(blocks_.subspan(i * bytes, bytes), piece, pieces));
   }
 
 private:

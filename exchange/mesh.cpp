@@ -36,8 +36,8 @@ struct header {
   std::uint64_t bytes = 0;
 };
 
-/// Rows of messages that a peer may wait for before they are sent. A bucket is two rows at most through servers, and
-/// eight in a ring, so this is of 512 buckets at least.
+/// Rows of messages that a peer may wait for before they are sent. A bucket is two rows at most through servers and in a
+/// gather, and eight in a ring, so this is of 512 buckets at least.
 constexpr std::size_t awaited_rows_max = 1 << 12;
 /// Headers are small and come many at a time.
 constexpr std::size_t input_bytes = 4 << 10;

@@ -22,6 +22,8 @@ using std::chrono::milliseconds;
 constexpr std::uint64_t first_collective_lane = std::uint64_t{1} << 32;
 
 constexpr std::size_t broadcast_part_bytes = 32 << 20;
+/// Of what is announced, before it has come: a machine may refuse more.
+constexpr std::uint64_t reserved_bytes_max = 1 << 30;
 
 /// Waits for one message. Shared with its completion, which may come when nobody waits any more.
 struct arrival {
@@ -247,7 +249,7 @@ public:
     // Memory is taken as bytes come, and not as they are announced. Not over the caller's or the result's: a broadcast
     // that is given up may go on for a while, and then keeps its part.
     std::vector<std::uint8_t> contents;
-    contents.reserve(*length);
+    contents.reserve(std::min<std::uint64_t>(*length, reserved_bytes_max));
     while (contents.size() < *length) {
       const auto size = std::min<std::size_t>(broadcast_part_bytes, *length - contents.size());
       const auto part = std::make_shared<std::vector<std::uint8_t>>(size);

@@ -10,6 +10,7 @@ namespace {
 
 /// Of one stretch. Those before count as arrived: a run in which nothing is ever applied must not fill memory.
 constexpr std::size_t unproven_most = 4096;
+constexpr std::size_t taken_back_most = 64;
 
 } // namespace
 
@@ -35,11 +36,23 @@ void decision_count::host_count::decide(messages::decision_key key) {
     end("leave");
 }
 
-/// It was not made.
+/// It was not made, as far as is known.
 void decision_count::host_count::take_back(messages::decision_key key) {
   --made;
   for (auto& one : stretches)
     std::erase(one.unproven, key);
+  taken_back.push_back(key);
+  if (taken_back.size() > taken_back_most)
+    taken_back.pop_front();
+}
+
+/// A shard may have decided too late for the root to hear of it: so its worker shows.
+void decision_count::host_count::apply(messages::decision_key key) {
+  const auto found = std::ranges::find(taken_back, key);
+  if (found == taken_back.end())
+    return;
+  ++made;
+  taken_back.erase(taken_back.begin(), found + 1);
 }
 
 void decision_count::host_count::end(const char* by) {
@@ -71,6 +84,8 @@ void decision_count::add_farewell(const messages::farewell& said) {
 void decision_count::add_window(const ledger::window& window) {
   for (const auto& worker : window.workers) {
     const auto applied = worker.report.decision;
+    if (const auto found = hosts_.find(worker.report.host); found != hosts_.end() && !worker.stale)
+      found->second.apply(applied);
     if (applied == std::exchange(proven_, applied))
       continue;
     for (auto& [host, count] : hosts_) {

@@ -45,10 +45,12 @@ private:
     bool left = false;      ///< in order; what is still decided for it has nobody to reach
     std::uint64_t used = 0; ///< `uses_` when something last happened to it
     std::deque<stretch> stretches;
+    std::deque<messages::decision_key> taken_back; ///< the last ones
     std::map<std::string, std::uint64_t> old_ends; ///< on their way at those that are no longer told apart
 
     void decide(messages::decision_key key);
     void take_back(messages::decision_key key);
+    void apply(messages::decision_key key);
     void end(const char* by);
   };
   void add_window(const ledger::window& window);

@@ -148,11 +148,14 @@ void progress::add_window(const ledger::window& window) {
   for (const auto& worker : window.workers) {
     const auto& report = worker.report;
     batches_.emplace_back(report.host, report.batch);
-    if (worker.stale)
+    elapsed = std::max(elapsed, report.elapsed_seconds);
+    const auto [before, first] = counted_.try_emplace(report.host);
+    const auto key = std::pair(report.generation, report.window);
+    if (worker.stale || (!first && before->second == key)) // said again, to another arbitrator
       continue;
+    before->second = key;
     correct += report.training.accuracy * static_cast<double>(report.training.samples);
     samples += static_cast<double>(report.training.samples);
-    elapsed = std::max(elapsed, report.elapsed_seconds);
     epoch_ = report.epoch;
     if (start_.dataset_samples > 0)
       samples_done_ = static_cast<double>(report.epoch) * static_cast<double>(start_.dataset_samples) +

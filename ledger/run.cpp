@@ -93,8 +93,11 @@ void run::add(const ledger::row& row) {
   ++totals_.rows;
   at_seconds_ = row.at_seconds;
   decisions_.add(row);
-  if (const auto* window = std::get_if<ledger::window>(&row.entry); window != nullptr && is_told_again(*window))
+  if (const auto* window = std::get_if<ledger::window>(&row.entry); window != nullptr && is_told_again(*window)) {
+    term_ = window->key.term;
+    begun_ = true;
     return;
+  }
   progress_.add(row);
   samples_.add(row);
   std::visit([this](const auto& entry) { take(entry); }, row.entry);

@@ -13,7 +13,7 @@ namespace dynamix::links {
 
 event_thread::event_thread() : epoll_(::epoll_create1(EPOLL_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!epoll_ || !wake_)
-    throw std::system_error(EMFILE, std::generic_category(), "cannot wait for connections");
+    throw std::system_error(errno, std::generic_category(), "cannot wait for connections");
   wake_watched_.want(epoll_.get(), wake_.get(), EPOLLIN, tag(0, source::wake));
 }
 

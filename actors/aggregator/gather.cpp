@@ -204,8 +204,8 @@ void gather::take(std::uint32_t rank, entry newest) {
   latest = std::move(newest);
 }
 
-/// Each of them on reports that are `taken`. No more of all shards than there can be workers, and on no more than twice
-/// as many, however often one says that it has decided on whom.
+/// Each of them on reports that are `taken`. No more of all shards than there can be workers, and no more than twice as
+/// many ranks in all.
 void gather::take(const std::vector<messages::shard_account>& accounts, const std::set<std::uint32_t>& taken) {
   for (const auto& account : accounts) {
     const auto named = named_ + account.ranks.size() + account.forgotten.size();

@@ -63,6 +63,11 @@ std::string find_unknown_option(const CLI::App& app, const std::vector<std::stri
   const auto* command = find_command(app, arguments);
   if (command == nullptr)
     return "";
+  for (auto next = arguments.begin() + 1; next != arguments.end(); ++next) // as of `keys issue`
+    if (const auto* below = find_command(*command, {*next}); below != nullptr)
+      command = below;
+    else
+      break;
   std::vector<std::string> names;
   for (const auto* option : command->get_options())
     std::ranges::copy(option->get_lnames(), std::back_inserter(names));

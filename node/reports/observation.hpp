@@ -43,8 +43,8 @@ std::optional<observed_worker> parse_observed_worker(const std::string& text, co
 
 /// Estimates by the shares that workers of a joined script come to (policy/balance), from step times along the
 /// policies' curve (policy/step_time_table); of a worker that has had one batch size, all of a step is taken to grow
-/// with it. The slowest one's computing gets shorter by the ratio of the curves before and after; what nobody computes in
-/// of a step stays as long.
+/// with it. The slowest one's computing gets shorter by the ratio of the curves before and after; the time of a step in
+/// which nobody computes stays as long.
 observation observe(std::vector<observed_worker> workers);
 
 /// Sentences, one an element: for a terminal, and as the page's warnings.

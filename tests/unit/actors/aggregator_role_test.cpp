@@ -254,8 +254,7 @@ TEST_F(ShardRole, WaitsInMidTrainingForTheOthersOfItsOwn) {
   EXPECT_THAT(come_back(1), ElementsAre("decide on 7 with 2 reports")) << "w2 is another shard's";
 }
 
-/// It is nobody's own and takes those of a lost one, or has become theirs. It waits longer than its deadline for no
-/// one.
+/// It has no workers of its own: it takes those of a lost shard. It waits for nobody beyond its deadline.
 TEST_F(ShardRole, WaitsInMidTrainingForWhoeverComesWhereItStandsBy) {
   shard_role standby{std::make_shared<const cluster::cluster_file>(file),
                      timeouts,

@@ -1,11 +1,10 @@
 #include "actors/host/host.hpp"
 #include "links/free_port.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <stdexcept>
-#include <unistd.h>
 
 namespace dynamix::actors {
 namespace {
@@ -56,11 +55,10 @@ TEST(Host, SaysWhatWentWrongWhereItsStartIsBrokenOff) {
   file->training.trainer = cluster::trainer_kind::client;
   file->hosts.push_back(
       {.name = "ada", .address = "127.0.0.1", .port = links::take_free_port(), .roles = {cluster::role::arbitrator}});
-  const auto run = ::testing::TempDir() + "/host-" + std::to_string(::getpid());
-  std::filesystem::create_directories(run);
+  const temporary_directory directory;
   const host_options options{.file = std::move(file),
                              .host = "ada",
-                             .run_directory = run,
+                             .run_directory = directory.path(),
                              .resume_from = {},
                              .policy_from = {},
                              .watch = {.started = [] { throw std::runtime_error("no thread can be made"); }}};

@@ -1,5 +1,6 @@
 // The C++ SDK on real Gloo ranks, each a thread of this process.
 
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/client/scripted_agent.hpp"
 
 #include <gmock/gmock.h>
@@ -225,15 +226,15 @@ TEST(TorchSdk, WaitsForTheOthersWhereItsOptimiserEnds) {
 }
 
 /// What a loop over `steps` tells its agent in the end; its last step throws where `throws`.
-messages::farewell farewell_of(std::size_t steps, bool throws) {
-  const client::socket_directory place;
-  const auto socket = place.path() + "/agent.sock";
+messages::farewell farewell_of(std::size_t steps, bool throws, bool drop_last = false) {
+  const temporary_directory place;
+  const auto socket = place.file("agent.sock");
   client::scripted_agent agent(socket);
   std::thread loop([&] {
     auto model = make_model();
     try {
       auto optimizer = join(model->parameters(), torch::optim::Adam(model->parameters(), 0.01),
-                            {.batch = 16, .samples = samples, .agent = socket});
+                            {.batch = 16, .samples = samples, .drop_last = drop_last, .agent = socket});
       auto loader = torch::data::make_data_loader(points().map(torch::data::transforms::Stack<>()),
                                                   optimizer.run().sampler(), torch::data::DataLoaderOptions());
       std::size_t step = 0;
@@ -276,6 +277,8 @@ TEST(TorchSdk, HasCompletedItsTrainingWhereItsOptimiserEndsAtAnEpochsEnd) {
   const auto told = farewell_of(7, false); // of 103 samples by 16
   EXPECT_EQ(told.end, messages::farewell_end::completed) << told.reason;
   EXPECT_EQ(told.steps, 7U);
+  const auto without_rest = farewell_of(6, false, true);
+  EXPECT_EQ(without_rest.end, messages::farewell_end::completed) << without_rest.reason;
 }
 
 TEST(TorchSdk, HasFailedWhereItsOptimiserEndsAmidAnEpoch) {

@@ -5,23 +5,23 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <malloc.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstring>
 #include <future>
+#include <malloc.h>
 #include <numeric>
 #include <random>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <thread>
+#include <unistd.h>
 
 namespace dynamix::exchange {
 namespace {
 
-using ::testing::HasSubstr;
 using std::chrono::milliseconds;
+using ::testing::HasSubstr;
 
 constexpr std::uint64_t ready_word = 0x7964616572;
 constexpr std::uint64_t data_word = 0x61746164;
@@ -145,7 +145,8 @@ TEST_F(Mesh, EndsAPeerThatSendsToALaneInWhichNobodyWaits) {
 }
 
 TEST_F(Mesh, EndsAPeerThatSendsMoreThanIsWaitedFor) {
-  expect_the_end([this] { write_header(data_word, 1, std::uint64_t{1} << 60); }, "rank 5 has sent what nobody waits for");
+  expect_the_end([this] { write_header(data_word, 1, std::uint64_t{1} << 60); },
+                 "rank 5 has sent what nobody waits for");
 }
 
 TEST_F(Mesh, EndsAPeerThatWaitsForNothing) {
@@ -310,8 +311,7 @@ TEST_P(Collectives, GiveTheSameBitsToAllMembers) {
       const auto data = std::make_shared<std::vector<float>>(count);
       std::ranges::generate(*data, [&] { return normal(random); });
       const interruption never;
-      const auto sum =
-          all_reduce(through, 1, std::as_writable_bytes(std::span(*data)), data, arithmetic::add_float32);
+      const auto sum = all_reduce(through, 1, std::as_writable_bytes(std::span(*data)), data, arithmetic::add_float32);
       sum->start(never);
       sum->wait(never, milliseconds(60000));
       sums[own] = *data;
@@ -405,12 +405,12 @@ TEST(CollectivesOfTwo, WaitAsLongAsBytesCome) {
   const std::vector through = {mesh::start({-1, left[0]}, {0, 1}, 0), mesh::start({right[0], -1}, {0, 1}, 1)};
   for (std::size_t own = 0; own < 2; ++own)
     threads.emplace_back([own = through[own]] {
-      const auto all = std::make_shared<std::vector<std::byte>>(8 << 20);
+      const auto all = std::make_shared<std::vector<std::byte>>(16 << 20);
       const auto from = std::make_shared<std::vector<std::byte>>(all->size());
       const interruption never;
       for (const auto& each : {all_gather(own, 1, *all, all), all_to_all(own, 2, *from, *all, from)}) {
         each->start(never);
-        EXPECT_NO_THROW(each->wait(never, milliseconds(1500))); // each takes longer
+        EXPECT_NO_THROW(each->wait(never, milliseconds(1500))); // a block of half of that takes 2.5 s
       }
       own->finish();
     });

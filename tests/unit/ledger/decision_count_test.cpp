@@ -47,6 +47,8 @@ TEST(DecisionCount, CountsNoDecisionWhereTheRootOfATreeLetAnOldReportStandIn) {
   EXPECT_EQ(made.at("w1").count, 1U) << "its shard decided on its old report";
   EXPECT_EQ(made.at("w2").count, 0U);
   EXPECT_FALSE(made.contains("w3")) << "who ends takes no decision";
+  count.add(decided("w2", 6, 5));
+  EXPECT_EQ(count.by_host().at("w2").count, 2U) << "its shard did decide, too late for the root to hear of it";
 }
 
 TEST(DecisionCount, ForgetsTheHostsThatHaveBeenAwayTheLongest) {

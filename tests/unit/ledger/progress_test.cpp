@@ -228,6 +228,14 @@ TEST(Progress, MeasuresSpeedWhereMembersComeAndGo) {
   rows.push_back(script_window(3, 14, 1, 100)); // the second one has come again
   rows.push_back(script_window(4, 16, 3, 100));
   EXPECT_DOUBLE_EQ(after(rows).samples_per_second(), 100);
+  auto late = script_window(5, 16, 4, 100); // the one that has trained longest is late
+  std::get<ledger::window>(late.entry).workers[0].stale = true;
+  rows.push_back(late);
+  EXPECT_DOUBLE_EQ(after(rows).samples_per_second(), 700.0 / 6);
+  rows.pop_back();
+  rows.push_back(rows.back()); // said again to the next arbitrator
+  EXPECT_DOUBLE_EQ(after(rows).samples_done(), 800);
+  rows.pop_back();
   rows.push_back(script_window(5, 1, 5, 100)); // and then the first one, so nobody has trained for 16 s
   rows.push_back(script_window(6, 3, 7, 100));
   EXPECT_DOUBLE_EQ(after(rows).samples_per_second(), 100);

@@ -96,6 +96,7 @@ TEST_F(CommandLine, RefusesWrongArgumentsWithCode2) {
       {{"run", "--cluster", "f", "--name", "a", "--log-level", "loud"}, "loud"},
       {{"explain", "--run", "r", "--window", "0"}, "--window"},
       {{"explain", "--run", "r", "--window", "x"}, "--window"},
+      {{"keys", "issue", "--cluster", "f"}, "--host is required"},
       {{"completion", "fish"}, "fish"}};
   for (const auto& [arguments, words] : cases) {
     const auto refused = ask(arguments);

@@ -21,6 +21,8 @@ public:
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons(wanted);
     socklen_t size = sizeof address;
+    const int again = 1; // after another test's connections there have ended
+    setsockopt(descriptor_, SOL_SOCKET, SO_REUSEADDR, &again, sizeof again);
     EXPECT_TRUE(bind(descriptor_, reinterpret_cast<sockaddr*>(&address), size) == 0 ||
                 (wanted != 0 && errno == EADDRINUSE));
     EXPECT_EQ(listen(descriptor_, 1), 0);
