@@ -13,9 +13,10 @@
 ///         optimizer.step(); // averages the gradients: a sum of them by hand is left out
 ///       }
 ///
-/// Training is over where the optimiser is destroyed at an epoch's end; `optimizer.run().finish()` says it elsewhere,
-/// and throws where another member has ended before. An optimiser that somebody else owns stays where it is: `join`
-/// returns the run then, and its `step` is called in place of the optimiser's.
+/// Training is over where the optimiser, and the loader that has its sampler, are destroyed at an epoch's end;
+/// `optimizer.run().finish()` says it elsewhere, and throws where another member has ended before. An optimiser that
+/// somebody else owns stays where it is: `join` returns the run then, and its `step` is called in place of the
+/// optimiser's.
 ///
 /// All members call the same functions in the same order. What goes wrong is thrown as dynamix::error.
 
@@ -504,7 +505,7 @@ public:
   dynamix::sampler sampler() const { return dynamix::sampler(session_); }
 
   /// The batch that the loop has now counts as part of the next step: for gradients that are accumulated over several
-  /// batches, between two of them.
+  /// batches, between two of them. Not behind the last of a step, which the step itself counts.
   void accumulate() { session_->deliver(); }
   /// The loss of this step is a mean over `own` items that are not samples; they count where the batch does.
   void weight(double own) { session_->weight(own); }
