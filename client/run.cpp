@@ -50,7 +50,8 @@ private:
 run::run(const dynamix_options& options)
     : position_(options.position), members_(options.members), hello_{.position = options.position,
                                                                      .members = options.members,
-                                                                     .incarnation = random_incarnation()} {
+                                                                     .incarnation = random_incarnation()},
+      told_members_(options.members) {
   if (options.agent != nullptr && *options.agent != 0)
     link_.emplace(options.agent, hello_);
 }
@@ -99,6 +100,8 @@ void run::pump() {
 void run::receive(messages::any_message& what) {
   if (const auto* welcome = std::get_if<messages::client_welcome>(&what)) {
     take(*welcome);
+    told_members_ = members_;
+    tell_group();
     heartbeat_seconds_.reset(); // the agent has begun anew, and does not know that this process trains
     send_heartbeat();
   } else if (const auto* placed = std::get_if<messages::placement>(&what)) {
@@ -125,6 +128,21 @@ void run::take(const messages::client_welcome& welcome) {
     generation_ = welcome.generation;
     slot_->enter_generation(generation_);
   }
+}
+
+/// An elastic group that has been formed anew: what decides for its members is not to wait for those who are absent.
+void run::tell_group() {
+  if (!link_ || !link_->connected() || !steps_)
+    return;
+  auto said = hello_;
+  said.position = said.members = 0;
+  for (std::uint32_t member = 0; member < members_; ++member) {
+    said.position += member < position_ && steps_->is_present(member) ? 1 : 0;
+    said.members += steps_->is_present(member) ? 1 : 0;
+  }
+  if (said.members == std::exchange(told_members_, said.members))
+    return;
+  link_->send(said);
 }
 
 void run::send_heartbeat() {
@@ -546,6 +564,7 @@ std::string run::regroup(std::span<const std::uint32_t> present) {
   awaited_.clear();
   sums_.restart_times();
   timed_batches_ = steps_->batches_at(steps_->step()).batches;
+  tell_group();
   return {};
 }
 

@@ -70,6 +70,7 @@ private:
   void receive(messages::any_message& what);
   void take(const messages::client_welcome& welcome);
   void send_heartbeat();
+  void tell_group();
   void add_step(const dynamix_step& step);
   void count_applied();
   void tell_not_finite();
@@ -91,6 +92,7 @@ private:
   messages::client_welcome welcome_;
   std::unique_ptr<session::decision_slot> slot_; ///< null without an agent
   std::uint64_t generation_ = 0;
+  std::uint32_t told_members_; ///< of the group, as the agent was told last
   session::step_request request_ = session::step_request::none;
   std::optional<double> heartbeat_seconds_;
   bool finished_ = false;

@@ -76,7 +76,7 @@ void client_slot::received(connection_number number, const messages::client_hell
   if (one == nullptr)
     return;
   if (std::exchange(one->said_hello, true))
-    return violated(number, "it says hello twice");
+    return regrouped(number, *one, said.members);
   const auto& welcome = options_.welcome;
   const auto protocol = messages::common_protocol(messages::protocols_of(said));
   if (protocol == 0)
@@ -108,7 +108,7 @@ void client_slot::received(connection_number number, const messages::client_hell
   served_ = number;
   ready_ = false;
   steps_ = 0;
-  one->members = said.members;
+  one->members = one->present = said.members;
   auto answer = welcome;
   answer.verdict = client_verdict::accepted;
   answer.protocol = protocol;
@@ -119,6 +119,19 @@ void client_slot::received(connection_number number, const messages::client_hell
   effects_.push_back(client_effects::follow{one->peer.process});
   log(false, fmt::format("client_joined process={} position={} members={} protocol={}", one->peer.process,
                          said.position, said.members, protocol));
+}
+
+/// Without this, a generation would wait for members that the group goes on without.
+void client_slot::regrouped(connection_number number, connection& one, std::uint32_t present) {
+  if (!serves(number))
+    return violated(number, "it says hello again and is not served");
+  if (present > one.members)
+    return violated(number, fmt::format("its group has {} members now, and had {} at first", present, one.members));
+  if (std::exchange(one.present, present) == present)
+    return;
+  log(false, fmt::format("client_regrouped process={} members={} present={}", one.peer.process, one.members, present));
+  if (ready_)
+    effects_.push_back(client_effects::ready{present});
 }
 
 void client_slot::received(connection_number number, const messages::heartbeat& said) {
@@ -133,7 +146,7 @@ void client_slot::received(connection_number number, const messages::heartbeat& 
   if (!first)
     return;
   log(false, fmt::format("client_ready process={} steps={}", one->peer.process, steps_));
-  effects_.push_back(client_effects::ready{one->members});
+  effects_.push_back(client_effects::ready{one->present});
 }
 
 void client_slot::received(connection_number number, const messages::window_report& said) {

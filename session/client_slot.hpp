@@ -40,9 +40,9 @@ struct close {
 struct follow {
   int process = 0;
 };
-/// A client is ready to train in a generation.
+/// A client is ready to train in a generation, or its group has been formed anew meanwhile.
 struct ready {
-  std::uint32_t members = 0; ///< of its group
+  std::uint32_t members = 0; ///< of its group, as it is now
 };
 /// It is gone.
 struct lost {
@@ -92,7 +92,8 @@ struct client_slot_options {
 ///       +------------------+----------------------------+   its connection or its process has ended
 ///
 /// Generations are the arbitrator's and the worker's affair. A client keeps the process group that its user gave it:
-/// a generation that ends or regroups costs it no step, it only takes the next one's decisions.
+/// a generation that ends or regroups costs it no step, it only takes the next one's decisions. An elastic group may
+/// lose members and take them back: whenever it has been formed anew, its clients say hello again.
 class client_slot {
 public:
   explicit client_slot(client_slot_options options);
@@ -133,7 +134,8 @@ private:
     client_peer peer;
     double since_seconds = 0;
     std::uint32_t messages = 0; ///< in the present second
-    std::uint32_t members = 0;  ///< of its group, as its hello says
+    std::uint32_t members = 0;  ///< of its group, as its first hello says: no later one says more
+    std::uint32_t present = 0;  ///< of these, as its newest hello says
     bool said_hello = false;
     bool closing = false;
   };
@@ -141,6 +143,7 @@ private:
   connection* find(connection_number number);
   connection* sender(connection_number number);
   bool serves(connection_number number) const { return served_ == number; }
+  void regrouped(connection_number number, connection& one, std::uint32_t present);
   void refuse(connection_number number, messages::client_verdict verdict, std::string detail);
   void end(connection_number number);
   void vacate(const std::string& reason);

@@ -80,8 +80,8 @@ void worker_protocol::on(const events::greeting_due&) {
 void worker_protocol::greet() {
   // An aggregator that knows this worker would answer each hello of one that takes no place any more by ending its
   // generation.
-  const bool wanted =
-      (phase_ < phase::training && !(finishing_ && aggregator_)) || (phase_ == phase::training && !aggregator_);
+  const bool wanted = (phase_ < phase::training && !(finishing_ && aggregator_)) ||
+                      (phase_ == phase::training && (!aggregator_ || known_group_ != group_));
   const bool seeks = farewell_step_ == farewell_step::seeking;
   if (!gateway_ || !(seeks || (wanted && (ready_ || reserves()))) || greeting_under_way_)
     return;
@@ -126,6 +126,7 @@ void worker_protocol::say_hello() {
   auto said = hello();
   said_generation_ = said.generation;
   said_training_ = said.training;
+  said_group_ = said.group;
   emit(effects::say_hello{++greetings_, std::move(said), options_.timeouts.request_timeout_ms});
 }
 
@@ -143,10 +144,13 @@ void worker_protocol::on(const events::hello_answered& what) {
   accepted(*what.welcome);
   known_generation_ = said_generation_;
   known_training_ = said_training_;
+  known_group_ = said_group_;
   if (!ready_)
     return tell_absence();
-  // Since that hello it may have left the generation, or be in another, or hold decisions of a newer term.
-  const bool settled = known(phase_ == phase::training) && decisions_->newest().term <= what.welcome->term;
+  // Since that hello it may have left the generation, or be in another, or in another group, or hold decisions of a
+  // newer term.
+  const bool settled =
+      known(phase_ == phase::training) && known_group_ == group_ && decisions_->newest().term <= what.welcome->term;
   if (gateway_ && phase_ <= phase::training && !settled)
     say_hello();
 }

@@ -143,15 +143,17 @@ private:
   // The arbitrator.
   bool gateway_ = false;       ///< in reach
   bool aggregator_ = false;    ///< followed; otherwise orphaned
-  std::uint32_t group_ = 0;    ///< of the process that trains
+  std::uint32_t group_ = 0;    ///< of the process that trains, which may be formed anew while it does
   bool ready_;                 ///< to train
   std::string absent_because_; ///< set from the trainer's loss until the next welcome
   bool greeting_under_way_ = false;
   std::uint64_t greetings_ = 0; ///< hellos said; only the answer to the newest counts
   std::uint64_t said_generation_ = 0;
   bool said_training_ = false;
+  std::uint32_t said_group_ = 0;
   std::uint64_t known_generation_ = 0; ///< as the newest hello said that was accepted
   bool known_training_ = false;        ///< the same
+  std::uint32_t known_group_ = 0;      ///< the same
   double greeting_delay_seconds_ = 0;
   std::string waits_because_;                     ///< it has no place; as it was said last
   std::optional<double> answered_seconds_;        ///< when a hello was last answered; before that, the first tick

@@ -57,7 +57,8 @@ struct DecisionKey {
 }
 
 struct Hello {
-  # Worker to arbitrator, the first message after a connect, and whenever the worker has left a generation.
+  # Worker to arbitrator, the first message after a connect, and whenever the worker has left a generation or the size of its
+  # group has changed.
 
   protocol @0 :UInt32;
   # The oldest that the sender speaks; of senders before protocol 4, which compare it for equality, the only one.
@@ -939,7 +940,8 @@ struct Recipients {
 }
 
 struct ClientHello {
-  # A training process to the agent of its host, the first message after a connect.
+  # A training process to the agent of its host, the first message after a connect, and again whenever its elastic group has
+  # been formed anew. Only the first is answered.
 
   protocol @0 :UInt32;
   # As in Hello.
@@ -948,7 +950,7 @@ struct ClientHello {
   # Of the process among the members of its process group: torch's rank.
 
   members @2 :UInt32;
-  # Of the process group; above `position`.
+  # Of the process group; above `position`. No later hello says more than the first.
 
   incarnation @3 :UInt64;
   # Unique a process start, never 0.

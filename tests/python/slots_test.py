@@ -59,6 +59,12 @@ class Slots(unittest.TestCase):
                              [f"{host.name}+{slot}.json" for slot in range(WORKERS)])
         return summary
 
+    def wait_until(self, true, hosts):
+        limit = time.monotonic() + 60
+        while not true() and time.monotonic() < limit:
+            time.sleep(0.05)
+        self.assertTrue(true(), "\n".join(host.said() for host in hosts))
+
     def test_train_by_decisions_and_deal_each_sample_once(self):
         with agents.shared_hosts(HOSTS, WORKERS, batch__initial=16, batch__lowest=4, batch__highest=64,
                                  arbitrator__window_steps=5) as hosts:
@@ -80,6 +86,47 @@ class Slots(unittest.TestCase):
                 self.assertFalse(mine & siblings, "two workers of a host share a core")
             else:
                 self.assertEqual((mine, siblings), (cpus, cpus))
+
+    def check_decisions_without(self, lost, **settings):
+        """Of an elastic run of three hosts: its members form their group without that of the lost one, and tell their agents."""
+        with agents.shared_hosts(3, 1, batch__initial=8, batch__lowest=2, batch__highest=32, arbitrator__window_steps=5,
+                                 **settings) as hosts, tempfile.TemporaryDirectory() as folder:
+            def rows():
+                text = pathlib.Path(hosts[0].run, "windows.jsonl").read_text(encoding="utf-8")
+                return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+            def decided(members):
+                """The generations of the windows in which so many workers were decided on."""
+                return [row["generation"] for row in rows()
+                        if row["kind"] == "window" and row["decided"] and len(row["workers"]) == members]
+
+            fork = multiprocessing.get_context("fork")
+            members = [fork.Process(target=elastic.train, args=(rank, folder, 0, hosts[1 + rank].socket(0), False, 0, False),
+                                    kwargs={"world": 3, "awaited": os.path.join(folder, "end")})
+                       for rank in range(3)]
+            try:
+                for member in members:
+                    member.start()
+                self.wait_until(lambda: decided(3), hosts)
+                hosts[1 + lost].process.kill()
+                members[lost].kill()
+                self.wait_until(lambda: len(decided(2)) >= 3, hosts)
+                self.assertGreater(min(decided(2)), max(decided(3)))
+                pathlib.Path(folder, "end").touch()
+                left = [member for rank, member in enumerate(members) if rank != lost]
+                for member in left:
+                    member.join(elastic.RUN_SECONDS)
+                self.assertEqual([member.exitcode for member in left], [0, 0])
+            finally:
+                for member in members:
+                    member.kill()
+                    member.join()
+
+    def test_go_on_by_decisions_without_a_host_that_is_killed_for_good(self):
+        self.check_decisions_without(2)
+
+    def test_go_on_by_decisions_without_the_host_of_a_shard_that_is_killed_for_good(self):
+        self.check_decisions_without(0, arbitrator__topology='"tree"', arbitrator__fanout=2)
 
     def test_outlive_one_of_them(self):
         """Of an elastic run, whose other members go on."""

@@ -93,6 +93,48 @@ TEST_F(OpenClientMembership, LeavesATrainingGroupAloneUntilALargerOneIsWhole) {
   EXPECT_EQ(formed->members, (std::vector<std::uint32_t>{0, 1, 3}));
 }
 
+TEST_F(ClientMembership, GoesOnWithThoseWhoseGroupDoes) {
+  const auto come = [&](const char* host, std::uint32_t group, bool training = false) {
+    auto said = hello(host);
+    said.group = group;
+    said.generation = members.generation();
+    said.training = training;
+    if (training)
+      said.members = members.state().placed;
+    EXPECT_EQ(admit(said).verdict, messages::welcome_verdict::accepted) << host;
+  };
+  for (const auto* host : {"ada", "ben", "cy"})
+    come(host, 3);
+  look();
+  ASSERT_TRUE(formed);
+  members.disconnected(1, "its host is gone", now);
+  look();
+  formed.reset();
+  come("ada", 3);
+  come("cy", 3);
+  keep_alive_for(2 * timeouts.rejoin_timeout_ms / 1000.0);
+  EXPECT_FALSE(formed) << "its group waits for ben";
+  come("ada", 2);
+  come("cy", 2);
+  look();
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(formed->members, (std::vector<std::uint32_t>{0, 2}));
+  formed.reset();
+  notices.clear();
+  come("ben", 3);
+  keep_alive_for(1);
+  EXPECT_TRUE(notices.empty()) << "the others' groups are without it yet";
+  come("ada", 3, true);
+  come("cy", 3, true);
+  keep_alive_for(1);
+  EXPECT_EQ(notices.size(), 2U);
+  come("ada", 3);
+  come("cy", 3);
+  look();
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(formed->members.size(), 3U);
+}
+
 TEST_F(OpenClientMembership, GivesARankToAGuestWhoseProcessIsStillToCome) {
   auto said = hello("guest");
   said.reserves = true;

@@ -144,7 +144,7 @@ TEST_F(ClientSlot, EndsTheConnectionOfWhoeverSpeaksOutOfTurn) {
   EXPECT_EQ(look<slot_effects::close>().size(), 1U);
   EXPECT_TRUE(look<slot_effects::lost>().empty()) << "it never was ready";
   make_ready(3);
-  slot.received(3, messages::client_hello{.members = 2, .incarnation = 5});
+  slot.received(3, messages::client_hello{.members = 3, .incarnation = 5});
   EXPECT_EQ(look<slot_effects::lost>().size(), 1U);
   beat(3, 9);
   EXPECT_TRUE(look<slot_effects::progress>().size() == 1U) << "of its first heartbeat; nothing is heard behind the end";
@@ -161,6 +161,31 @@ TEST_F(ClientSlot, KeepsAClientThatEvaluatesOrReportsBeforeItsFirstHeartbeat) {
   EXPECT_TRUE(look<slot_effects::report>().empty());
   beat(1, 0);
   EXPECT_EQ(look<slot_effects::ready>().size(), 1U);
+}
+
+TEST_F(ClientSlot, IsReadyAgainWithEachSizeOfAGroupThatIsFormedAnew) {
+  make_ready();
+  place(1);
+  const auto regroup = [&](std::uint32_t present) {
+    slot.received(1, messages::client_hello{.members = present, .incarnation = 5});
+    return look<slot_effects::ready>();
+  };
+  ASSERT_EQ(regroup(1).size(), 1U);
+  EXPECT_TRUE(regroup(1).empty()) << "it is known";
+  const auto whole = regroup(2);
+  ASSERT_EQ(whole.size(), 1U);
+  EXPECT_EQ(whole[0].members, 2U);
+  EXPECT_TRUE(look<slot_effects::left>().empty()) << "whether its generation goes on is the arbitrator's affair";
+  EXPECT_TRUE(look<slot_effects::close>().empty());
+}
+
+TEST_F(ClientSlot, TakesTheSizeOfAGroupBeforeItsClientIsReady) {
+  connect(1);
+  greet(1);
+  slot.received(1, messages::client_hello{.members = 1, .incarnation = 5});
+  EXPECT_TRUE(look<slot_effects::ready>().empty());
+  beat(1, 0);
+  EXPECT_EQ(look<slot_effects::ready>().at(0).members, 1U);
 }
 
 TEST_F(ClientSlot, EndsConnectionsThatSayNothingOrTooMuch) {

@@ -79,6 +79,31 @@ TEST_F(ExternallyTrainedWorker, TakesAHelloBackThatItsTrainerDidNotOutlive) {
   EXPECT_TRUE(protocol.orphaned());
 }
 
+TEST_F(ExternallyTrainedWorker, SaysWhenTheGroupOfItsTrainerIsFormedAnew) {
+  happen(events::trainer_ready{.group = 3});
+  train();
+  leave_generation();
+  answer({.term = 1, .rank = 1});
+  done.clear();
+  happen(events::trainer_ready{.group = 2});
+  ASSERT_TRUE(did<effects::say_hello>());
+  EXPECT_EQ(hello.hello.group, 2U);
+  happen(events::trainer_ready{.group = 1});
+  EXPECT_FALSE(did<effects::say_hello>()) << "one at a time";
+  answer({.term = 1, .rank = 1});
+  ASSERT_TRUE(did<effects::say_hello>());
+  EXPECT_EQ(hello.hello.group, 1U);
+  answer({.term = 1, .rank = 1});
+  place(2, {1});
+  ASSERT_EQ(protocol.now(), phase::training);
+  happen(events::trainer_ready{.group = 3});
+  ASSERT_TRUE(did<effects::say_hello>());
+  EXPECT_EQ(hello.hello.group, 3U);
+  EXPECT_TRUE(hello.hello.training) << "its generation goes on until the others are there";
+  answer({.term = 1, .rank = 1});
+  EXPECT_FALSE(did<effects::say_hello>());
+}
+
 TEST_F(ExternallyTrainedWorker, IsNeverTakenForStuckOrCutOff) {
   happen(events::trainer_ready{});
   train();
