@@ -233,7 +233,7 @@ class StepTimes(unittest.TestCase):
     @unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
     def test_and_squares_serve_agents_by_their_defaults(self):
         with agents.started(2, training__rule="adascale") as started:
-            results = ranks.run(train_beside_a_slow_one, 2, started.sockets, "gradients", (4000.0, 1000.0))
+            results = ranks.run(train_beside_a_slow_one, 2, started.sockets, "gradients", (2000.0, 500.0))
         for _, times, warnings in results:
             self.assertFalse(any(map(math.isnan, times)))
             self.assertEqual(warnings, "")
