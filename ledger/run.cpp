@@ -117,9 +117,11 @@ void run::take(const ledger::start& start) {
     starts_.push_back(start);
   life_generation_ = 0;
   ending_.clear();
-  for (auto& worker : workers_)
+  for (auto& worker : workers_) {
+    worker.counted = {}; // a resumed run trains windows again
     if (worker.state == worker_state::ended)
       worker.state = worker_state::waiting;
+  }
 }
 
 void run::take(const ledger::evaluation& evaluation) {

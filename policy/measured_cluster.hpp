@@ -122,6 +122,10 @@ public:
   /// The same where it has been asked for in this window; null where nobody needed it.
   const batch_plan* best_if_found() const { return best_ ? &*best_ : nullptr; }
 
+  /// The global batch of `plan` in equal shares, or else in those that are `assigned`, unless the predicted gain of the
+  /// plan's exceeds 2 % and what predicted times are off by.
+  batch_plan keep_shares(batch_plan plan, const std::vector<std::uint32_t>& assigned,
+                         std::span<const belief> how) const;
   /// What is worth changing of what is assigned: nothing, the shares alone, or all of `plan`. What is further from what
   /// runs has to gain 2 % over what is nearer, and what predicted times are off by. Only a global batch below the
   /// initial one grows for less, so that a small one ends when nothing speaks for it any more. The shares are equal
@@ -181,8 +185,6 @@ private:
   /// batch.
   std::vector<std::uint32_t> bring_together(std::vector<std::uint32_t> batches, const pace& all) const;
   double least_gain(const batch_plan& plan) const;
-  batch_plan keep_shares(batch_plan plan, const std::vector<std::uint32_t>& assigned,
-                         std::span<const belief> how) const;
 
   cluster::batch limits_;
   cluster::learning_rate_rule rule_;

@@ -130,7 +130,7 @@ void policy_controller::rule(const observation& all, const std::vector<choice>& 
     for (const auto& each : proposals)
       actions.push_back(each.vote < 0 ? planned_action{}
                                       : to_planned_action(static_cast<std::size_t>(each.vote), shape_.actions));
-    auto target = find_planned_target(*all.measured, actions, all.assigned);
+    auto target = find_planned_target(*all.measured, actions, all.assigned, learns());
     result.target_seconds = target.seconds;
     result.reason = std::move(target.reason);
     wanted = std::move(target.plan.batches);

@@ -133,7 +133,7 @@ class Lines(unittest.TestCase):
         """Imports are not counted but in place of a framework's own."""
         table = (SOURCE / "docs/sdk.md").read_text(encoding="utf-8").split("## Frameworks")[1].split("\n\n")[1]
         said = {cells[1].strip(): int(re.match(r" *(\d+)", cells[3])[1]) for cells in (line.split("|") for line in table.splitlines()[2:])}
-        adopts = re.compile(r"import .*# in place of|dynamix(\.|::)join\(|run\.(loader|sampler|step|finish|close)\(|\[Dynamix\(")
+        adopts = re.compile(r"import .*# in place of|dynamix(\.|::)join\(|run(\(\))?\.(loader|sampler|step|finish|close)\(|\[Dynamix\(")
         found = {}
         for framework, name in (("accelerate", "with_accelerate.py"), ("Hugging Face Trainer", "with_transformers.py"),
                                 ("Lightning's Trainer", "with_lightning.py"), ("Lightning's Fabric", "with_fabric.py"),

@@ -53,6 +53,7 @@ TEST(HostOptions, AreRefusedWhereWhatTrainsIsNotLoaded) {
 TEST(Host, SaysWhatWentWrongWhereItsStartIsBrokenOff) {
   auto file = std::make_shared<cluster::cluster_file>();
   file->training.trainer = cluster::trainer_kind::client;
+  file->arbitrator.policy = cluster::policy_kind::goodput; // which learns nothing
   file->hosts.push_back(
       {.name = "ada", .address = "127.0.0.1", .port = links::take_free_port(), .roles = {cluster::role::arbitrator}});
   const temporary_directory directory;

@@ -63,7 +63,7 @@ TEST(PlannedActions, ScaleTheStepTimeByTheMeanVote) {
   const auto measured = two_equal_workers();
   const auto apply = [&](std::int32_t one, std::int32_t other) {
     const std::vector<planned_action> actions = {{.scale = one}, {.scale = other}};
-    return find_planned_target(measured, actions, {64, 64}).plan.batches;
+    return find_planned_target(measured, actions, {64, 64}, false).plan.batches;
   };
   // 64 samples take 20 ms; above that half of the step is taken to be fixed.
   EXPECT_THAT(apply(100, 100), ElementsAre(64, 64));
@@ -71,6 +71,17 @@ TEST(PlannedActions, ScaleTheStepTimeByTheMeanVote) {
   EXPECT_THAT(apply(50, 50), ElementsAre(64, 64)) << "a shorter step promises less";
   EXPECT_THAT(apply(50, 200), ElementsAre(64, 64)) << "the mean is geometric; nobody is left behind by its own vote";
   EXPECT_THAT(apply(100, 102), ElementsAre(64, 64)) << "too little to move for";
+}
+
+TEST(PlannedActions, RunAsTheyAreVotedWhileThePolicyLearns) {
+  const auto measured = two_equal_workers();
+  const std::vector<planned_action> down(2, {.scale = 50});
+  EXPECT_THAT(find_planned_target(measured, down, {64, 64}, false).plan.batches, ElementsAre(64, 64));
+  const auto tried = find_planned_target(measured, down, {64, 64}, true);
+  EXPECT_LT(tried.plan.batches[0], 64U) << "nobody could learn what a shorter step is worth";
+  EXPECT_GT(tried.seconds, 0);
+  const std::vector<planned_action> even(2);
+  EXPECT_THAT(find_planned_target(measured, even, {64, 64}, true).plan.batches, ElementsAre(64, 64));
 }
 
 /// A host that takes 100 ms for the least batch size and two that take 20 ms for 64 samples: the plan lets them wait.
@@ -99,7 +110,7 @@ TEST(PlannedActions, RunWhatIsPlannedAtVotesOfAHundredPercent) {
   ASSERT_LT(plan.total, 400U);
   for (const std::uint32_t assigned : {16U, 64U, 300U}) {
     const std::vector<planned_action> even(3);
-    const auto decided = find_planned_target(measured, even, {assigned, assigned, 8}).plan;
+    const auto decided = find_planned_target(measured, even, {assigned, assigned, 8}, false).plan;
     const auto worth = measured.worthwhile(plan, {assigned, assigned, 8}).plan;
     EXPECT_NEAR(static_cast<double>(decided.total), static_cast<double>(worth.total),
                 0.03 * static_cast<double>(worth.total))
@@ -111,7 +122,7 @@ TEST(PlannedActions, ScaleThePlanByWhatAllComputeInMoreTime) {
   const auto measured = with_slack();
   const auto plan = measured.best();
   const std::vector<planned_action> up(3, {.scale = 118});
-  const auto decided = find_planned_target(measured, up, {64, 64, 8}).plan;
+  const auto decided = find_planned_target(measured, up, {64, 64, 8}, false).plan;
   EXPECT_GT(decided.total, plan.total);
   EXPECT_LT(static_cast<double>(decided.total), 1.2 * static_cast<double>(plan.total));
 }
@@ -119,9 +130,9 @@ TEST(PlannedActions, ScaleThePlanByWhatAllComputeInMoreTime) {
 TEST(PlannedActions, StayInsideTheLimits) {
   const auto measured = two_equal_workers();
   const std::vector<planned_action> up(2, {.scale = 100000});
-  EXPECT_THAT(find_planned_target(measured, up, {64, 64}).plan.batches, ElementsAre(1024, 1024));
+  EXPECT_THAT(find_planned_target(measured, up, {64, 64}, false).plan.batches, ElementsAre(1024, 1024));
   const std::vector<planned_action> down(2, {.scale = 1});
-  EXPECT_THAT(find_planned_target(two_equal_workers(1), down, {64, 64}).plan.batches, ElementsAre(8, 8));
+  EXPECT_THAT(find_planned_target(two_equal_workers(1), down, {64, 64}, false).plan.batches, ElementsAre(8, 8));
 }
 
 /// Between some 200 and 500 samples goodput is within 2 % of the best. Votes once moved the global batch in three of
@@ -151,7 +162,7 @@ TEST(PlannedActions, LeaveTheGlobalBatchAloneWhereGoodputIsFlatWhateverIsVoted) 
       report.training.exchange_seconds = 0.005 + slowest - report.training.compute_seconds;
     measured.measure(shard);
     const std::vector<planned_action> actions(4, {.scale = votes[generator() % votes.size()]});
-    const auto target = find_planned_target(measured, actions, assigned);
+    const auto target = find_planned_target(measured, actions, assigned, false);
     EXPECT_EQ(target.seconds == 0, target.plan.batches == assigned);
     EXPECT_FALSE(target.reason.empty());
     const auto change = std::log(static_cast<double>(target.plan.total) / static_cast<double>(total));
