@@ -77,6 +77,8 @@ public:
     for (const auto& row : rows) {
       if (const auto* start = std::get_if<ledger::start>(&row.entry)) {
         state_fields_ = start->state_fields;
+        if (judge_ && !file_.arbitrator.replicas.empty())
+          continue; // of a replica that was restarted, while another decides
         begin_life("the ledger does not say with which parameters its arbitrator began: an older version wrote "
                    "it, or run.keep_ledger_mb has dropped its beginning");
       } else if (const auto* deciding = std::get_if<ledger::deciding>(&row.entry))

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <spdlog/fmt/fmt.h>
 
 #include <filesystem>
 #include <fstream>
@@ -81,6 +82,20 @@ TEST_F(ReplayTest, DecidesTheSameWithTheVersionsThatDecided) {
   EXPECT_GT(result.windows, 10U);
   EXPECT_GT(result.decisions, 8 * 10U);
   EXPECT_THAT(to_text(result), HasSubstr("equal to the bit"));
+}
+
+TEST_F(ReplayTest, GoesOnWhereAReplicaThatDoesNotDecideIsRestarted) {
+  const auto whole = replayed().windows;
+  const auto middle = records_.rows.begin() + static_cast<std::ptrdiff_t>(records_.rows.size() / 2);
+  records_.rows.insert(middle, records_.rows.front());
+  EXPECT_LT(replayed().windows, whole) << "of one arbitrator it is another life, of which nothing is known";
+  records_.file.arbitrator.replicas = {"north", "east", "west"};
+  for (auto& row : records_.rows)
+    if (auto* deciding = std::get_if<ledger::deciding>(&row.entry))
+      deciding->cluster_digest = fmt::format("{:016x}", records_.file.digest());
+  const auto result = replayed();
+  EXPECT_EQ(result.windows, whole);
+  EXPECT_TRUE(result.proven()) << to_text(result);
 }
 
 TEST_F(ReplayTest, NamesTheFirstDifference) {
