@@ -25,7 +25,7 @@ std::size_t draw_planned_action(std::span<const float> probabilities, std::mt199
 }
 
 planned_target find_planned_target(const measured_cluster& measured, std::span<const planned_action> actions,
-                                   const std::vector<std::uint32_t>& assigned, bool learns) {
+                                   const std::vector<std::uint32_t>& assigned, bool tries_votes) {
   double votes = 0;
   std::vector<belief> how;
   for (const auto& action : actions) {
@@ -41,10 +41,10 @@ planned_target find_planned_target(const measured_cluster& measured, std::span<c
     const auto all = measured.within(whole, how).total;
     const auto total = static_cast<double>(plan.total) * static_cast<double>(part) / static_cast<double>(all);
     plan = measured.split(static_cast<std::uint64_t>(std::llround(total)), how);
-    if (learns) {
+    if (tries_votes) {
       plan = measured.keep_shares(std::move(plan), assigned, how);
       const auto seconds = plan.slowest_seconds * (1 + rounding);
-      return {.plan = std::move(plan), .seconds = seconds, .reason = "is tried, as the policy learns"};
+      return {.plan = std::move(plan), .seconds = seconds, .reason = "is tried, as the policy learns unguarded"};
     }
   }
   auto [reason, worthwhile] = measured.worthwhile(std::move(plan), assigned, how);

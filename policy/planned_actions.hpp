@@ -27,15 +27,15 @@ std::size_t draw_planned_action(std::span<const float> probabilities, std::mt199
 /// The batch sizes that these actions, one a worker, come to. The plan with the highest goodput under their beliefs.
 /// Where the geometric mean of the votes is another than 100 %, its global batch times what all compute within so much
 /// of its step time over what they compute within all of it; so a host that waits for a slower one is not given more
-/// for that alone. All as far as it is worth a change; but while the policy learns, other votes than 100 % run whatever
-/// they are predicted to gain, or nothing could be learned of them.
+/// for that alone. All as far as it is worth a change; where it `tries_votes`, others than 100 % run whatever they
+/// are predicted to gain, or a policy that has yet to learn could learn nothing of them.
 struct planned_target {
   batch_plan plan;
   double seconds = 0; ///< of computing a step; 0: what is assigned stays
   std::string reason; ///< why it is worth a change, or not
 };
 planned_target find_planned_target(const measured_cluster& measured, std::span<const planned_action> actions,
-                                   const std::vector<std::uint32_t>& assigned, bool learns);
+                                   const std::vector<std::uint32_t>& assigned, bool tries_votes);
 
 /// "votes 118 % of the planned step, goes by its newest window; 560 in all"
 std::string describe(const planned_action& action, std::uint64_t total);

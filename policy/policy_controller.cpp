@@ -28,6 +28,7 @@ public:
   policy_controller(const cluster::cluster_file& file, const std::vector<std::uint8_t>& parameters)
       : limits_(file.batch), mode_(file.arbitrator.mode), shape_(shape_of(file)),
         planned_(file.arbitrator.policy == cluster::policy_kind::ppo),
+        tries_votes_(file.arbitrator.mode == cluster::policy_mode::train && !file.arbitrator.guard),
         estimates_value_(file.arbitrator.policy != cluster::policy_kind::ppo_simple), seed_(file.seed),
         network_(make_network(shape_, file.seed)), generator_(make_generator(file.seed, random_purpose::actions)) {
     if (parameters.empty())
@@ -56,6 +57,7 @@ private:
   cluster::policy_mode mode_;
   policy_shape shape_;
   bool planned_;
+  bool tries_votes_; ///< whatever they are predicted to gain
   bool estimates_value_; ///< ppo-simple never trains the value network, so what it says is worth nothing
   std::uint64_t seed_;
   policy_network network_;
@@ -130,7 +132,7 @@ void policy_controller::rule(const observation& all, const std::vector<choice>& 
     for (const auto& each : proposals)
       actions.push_back(each.vote < 0 ? planned_action{}
                                       : to_planned_action(static_cast<std::size_t>(each.vote), shape_.actions));
-    auto target = find_planned_target(*all.measured, actions, all.assigned, learns());
+    auto target = find_planned_target(*all.measured, actions, all.assigned, tries_votes_);
     result.target_seconds = target.seconds;
     result.reason = std::move(target.reason);
     wanted = std::move(target.plan.batches);

@@ -15,7 +15,7 @@ namespace dynamix::policy {
 /// and every worker gets what it computes within that. So a policy that knows nothing does what `goodput` does, actions
 /// are relative at any batch size, and no worker can fall behind by its own vote. While it learns, all workers draw
 /// their votes with one common random number: votes drawn apart would cancel out in a large cluster, and nothing could
-/// be learned from them. A policy that does not learn changes batch sizes only for a predicted gain
+/// be learned from them. Unless it learns unguarded, as in `train-policy`, it changes batch sizes only for a predicted gain
 /// (measured_cluster::worthwhile).
 std::unique_ptr<controller> make_policy_controller(const cluster::cluster_file& file,
                                                    const std::vector<std::uint8_t>& parameters);

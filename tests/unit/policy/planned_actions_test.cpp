@@ -73,7 +73,7 @@ TEST(PlannedActions, ScaleTheStepTimeByTheMeanVote) {
   EXPECT_THAT(apply(100, 102), ElementsAre(64, 64)) << "too little to move for";
 }
 
-TEST(PlannedActions, RunAsTheyAreVotedWhileThePolicyLearns) {
+TEST(PlannedActions, RunAsTheyAreVotedWhileThePolicyLearnsUnguarded) {
   const auto measured = two_equal_workers();
   const std::vector<planned_action> down(2, {.scale = 50});
   EXPECT_THAT(find_planned_target(measured, down, {64, 64}, false).plan.batches, ElementsAre(64, 64));
