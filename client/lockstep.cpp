@@ -352,8 +352,6 @@ std::string lockstep::read_rows(std::span<const step_row> rows, session::agreeme
   const bool all_present = std::ranges::count(present_, false) == 0;
   agreed =
       all_present ? agree(rows, last_agreed_, from_step) : agree(with_absent_agreeing(rows), last_agreed_, from_step);
-  if (!plan_before_)
-    plan_before_ = plan_;
   plan_next(rows, agreed, from_step);
   if (agreed.request == session::step_request::stop && !stop_step_)
     stop_step_ = from_step;
@@ -394,6 +392,8 @@ void lockstep::plan_next(std::span<const step_row> rows, const session::agreemen
   if (!agreed.key && next.batches == plan_.newest().batches && next.limits == plan_.newest().limits)
     return;
   next.from_step = from_step;
+  if (!plan_before_)
+    plan_before_ = plan_;
   plan_.add(std::move(next));
 }
 

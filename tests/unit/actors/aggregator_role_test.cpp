@@ -178,6 +178,20 @@ protected:
     accepted.rank = rank;
     links.hellos.back()(accepted);
   }
+  /// A worker of generation 4 that trains finds `role`, and reports window 7. What comes of the report.
+  auto come_in_mid_training(shard_role& role, std::uint32_t rank) {
+    auto said = hello_of(rank);
+    said.generation = 4;
+    said.training = true;
+    said.members = {0, 1, 2};
+    say_hello(role, said);
+    messages::welcome accepted;
+    accepted.rank = rank;
+    links.hellos.back()(accepted);
+    links.take();
+    role.take_report(report_of(rank, 7, 4));
+    return links.take();
+  }
   shard_role shard{std::make_shared<const cluster::cluster_file>(file),
                    timeouts,
                    {.host = "w0", .parent = "north", .incarnation = 9, .first_rank = 0, .workers = 2},
@@ -237,21 +251,8 @@ TEST_F(ShardRole, BeginsAnewWhenItIsAttachedAgainWithWorkers) {
 /// Its workers find it one after the other. The first one's window must not pass the others by.
 TEST_F(ShardRole, WaitsInMidTrainingForTheOthersOfItsOwn) {
   attach();
-  const auto come_back = [this](std::uint32_t rank) {
-    auto said = hello_of(rank);
-    said.generation = 4;
-    said.training = true;
-    said.members = {0, 1, 2};
-    say_hello(shard, said);
-    messages::welcome accepted;
-    accepted.rank = rank;
-    links.hellos.back()(accepted);
-    links.take();
-    shard.take_report(report_of(rank, 7, 4));
-    return links.take();
-  };
-  EXPECT_THAT(come_back(0), ElementsAre("deadline 7"));
-  EXPECT_THAT(come_back(1), ElementsAre("decide on 7 with 2 reports")) << "w2 is another shard's";
+  EXPECT_THAT(come_in_mid_training(shard, 0), ElementsAre("deadline 7"));
+  EXPECT_THAT(come_in_mid_training(shard, 1), ElementsAre("decide on 7 with 2 reports")) << "w2 is another shard's";
 }
 
 /// It has no workers of its own: it takes those of a lost shard. It waits for nobody beyond its deadline.
@@ -263,21 +264,8 @@ TEST_F(ShardRole, WaitsInMidTrainingForWhoeverComesWhereItStandsBy) {
   standby.find_parent();
   links.parent = true;
   links.attaching({5, {}});
-  const auto come = [&](std::uint32_t rank) {
-    auto said = hello_of(rank);
-    said.generation = 4;
-    said.training = true;
-    said.members = {0, 1, 2};
-    say_hello(standby, said);
-    messages::welcome accepted;
-    accepted.rank = rank;
-    links.hellos.back()(accepted);
-    links.take();
-    standby.take_report(report_of(rank, 7, 4));
-    return links.take();
-  };
-  EXPECT_THAT(come(1), ElementsAre("deadline 7"));
-  EXPECT_THAT(come(2), IsEmpty());
+  EXPECT_THAT(come_in_mid_training(standby, 1), ElementsAre("deadline 7"));
+  EXPECT_THAT(come_in_mid_training(standby, 2), IsEmpty());
   standby.end_gathering(7);
   EXPECT_THAT(links.take(), ElementsAre("decide on 7 with 2 reports"));
   standby.take_report(report_of(1, 8, 4));
