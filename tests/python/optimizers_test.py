@@ -277,7 +277,10 @@ class Groups(unittest.TestCase):
             for good, text in results:
                 self.assertTrue(good, text)
             self.assertEqual(len({str(result) for _, result in results}), 1)
-            self.assertEqual((results[0][1][0], results[0][1][1]), (360, 3))
+            samples, generation = results[0][1][:2]
+            self.assertEqual(samples, 360)
+            # Death and return make two more; a try that comes before the others have noticed the death may disturb them once.
+            self.assertLessEqual(generation, 5)
 
 
 class Within(unittest.TestCase):
