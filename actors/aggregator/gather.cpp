@@ -60,6 +60,7 @@ std::vector<closed_window> gather::left(std::uint32_t rank, double now_seconds) 
 }
 
 std::vector<closed_window> gather::finished(std::uint32_t rank, double now_seconds) {
+  ended_.insert(rank);
   leave(rank);
   auto closed = close_if_complete(now_seconds);
   release(closed, now_seconds);
@@ -78,6 +79,8 @@ std::vector<closed_window> gather::add(messages::window_report report, double no
     return closed;
   auto& completed = completed_[report.rank];
   completed = std::max(completed, report.window);
+  if (report.final)
+    ended_.insert(report.rank);
   if (is_borne_out(report))
     closed = take_in(std::move(report), now_seconds);
   else
@@ -244,9 +247,7 @@ closed_window gather::close(double now_seconds) {
     if (latest.window == 0 || latest.window > open_window_ || (!present && latest.window < open_window_))
       continue;
     shard.reports.push_back(latest.report);
-    // Whose last report waits for others to get there takes no decision any more.
-    if (const auto held = waiting_.find(rank); held != waiting_.end() && held->second.final)
-      shard.reports.back().final = true;
+    shard.reports.back().final |= ended_.contains(rank);
     if (with_choices_)
       shard.choices.push_back(latest.choice);
     shard.expected += present ? 0 : 1;

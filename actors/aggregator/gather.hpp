@@ -49,7 +49,7 @@ public:
   /// The worker is lost, and with it its reports, but for what a shard has decided on already. Windows that waited for
   /// nobody else close.
   std::vector<closed_window> left(std::uint32_t rank, double now_seconds);
-  /// The worker has come to its end and reports no more. What it has reported of the open window counts.
+  /// The worker has come to its end and reports no more. What it has reported of the open window counts, as its last.
   std::vector<closed_window> finished(std::uint32_t rank, double now_seconds);
 
   /// A report came in. The windows that it closes, in order: the awaited one when it is complete, and before it any
@@ -102,6 +102,7 @@ private:
   std::set<std::uint32_t> present_;
   std::set<std::uint32_t> coming_; ///< and not present yet
   std::set<std::uint32_t> lost_;
+  std::set<std::uint32_t> ended_;                            ///< by a last report or a farewell: takes no decision
   std::map<std::uint32_t, entry> latest_;                    ///< by rank; of who is lost only what a shard decided on
   std::map<std::uint32_t, std::uint64_t> completed_;         ///< newest window, as each worker says, by rank
   std::map<std::uint32_t, messages::window_report> waiting_; ///< for another worker to get there, by rank

@@ -3,6 +3,7 @@
 #include "actors/aggregator/run_outcome.hpp"
 #include "messages/leave.hpp"
 #include "messages/validation.hpp"
+#include "policy/agreed_steps.hpp"
 #include "storage/json_text.hpp"
 #include "telemetry/logging.hpp"
 
@@ -266,8 +267,8 @@ void root_role::pass_on(const std::vector<closed_window>& closed) {
       continue;
     }
     // Who trains and has not come to this arbitrator yet may have obeyed a newer term than all that have.
-    const bool decides = std::ranges::none_of(window.reports, &messages::window_report::final);
-    if (!options_.tree() && (members_.complete() || !decides))
+    const bool last = policy::agree_on_steps(window, file_->arbitrator.window_steps).last;
+    if (!options_.tree() && (members_.complete() || last))
       links_.decide_on(window);
   }
 }

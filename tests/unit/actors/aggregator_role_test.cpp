@@ -8,6 +8,7 @@ namespace {
 using testing::AggregatorRole;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -36,6 +37,29 @@ TEST_F(RootRole, HandsACompleteWindowToItsArbitrator) {
   for (std::uint32_t rank = 0; rank < 3; ++rank)
     root->take_report(report_of(rank, 1));
   EXPECT_THAT(links.take(), ElementsAre("deadline 1", "decide on 1 with 3 reports"));
+}
+
+/// One of two that have come back ends; the third may have obeyed a newer term than both.
+TEST_F(RootRole, DecidesForNobodyBeforeAllHaveComeThoughOneEnds) {
+  for (const bool all_end : {false, true}) {
+    root = make_root();
+    root->serve_arbitrator();
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      auto said = hello_of(rank);
+      said.generation = 4;
+      said.training = true;
+      said.members = {0, 1, 2};
+      said.steps = said.attempted_steps = 7ULL * file.arbitrator.window_steps;
+      say_hello(*root, said);
+      auto report = report_of(rank, 7, 4);
+      report.final = rank == 0 || all_end;
+      root->take_report(report);
+    }
+    links.take();
+    root->end_gathering(7);
+    EXPECT_THAT(links.take(), ElementsAreArray(all_end ? std::vector<std::string>{"decide on 7 with 2 reports"}
+                                                       : std::vector<std::string>{}));
+  }
 }
 
 TEST_F(RootRole, WritesWhoHasEvaluatedAndNoMoreThanTrainingHasSteps) {

@@ -341,7 +341,9 @@ TEST(Gather, WhatAFinishedWorkerReportedOfTheOpenWindowCounts) {
   EXPECT_TRUE(windows.finished(0, 1).empty());
   const auto closed = windows.add(report_of(1, 1), 2);
   ASSERT_EQ(closed.size(), 1U);
-  EXPECT_EQ(closed[0].reports.size(), 2U);
+  ASSERT_EQ(closed[0].reports.size(), 2U);
+  EXPECT_TRUE(closed[0].reports[0].final) << "no decision would reach it any more";
+  EXPECT_FALSE(closed[0].reports[1].final);
   EXPECT_EQ(closed[0].expected, 2U);
   const auto next = windows.add(report_of(1, 2), 3);
   ASSERT_EQ(next.size(), 1U) << "nobody waits for it";
@@ -360,6 +362,20 @@ TEST(Gather, TellsWhoEndsWhileItsLastReportWaitsForTheOthers) {
   ASSERT_FALSE(closed.empty());
   EXPECT_TRUE(closed[0].reports[0].final) << "a decision would not reach it any more";
   EXPECT_FALSE(closed[0].reports[1].final);
+}
+
+TEST(Gather, TellsWhoEndsWhereItsLastReportClosesTheWindowBefore) {
+  gather windows(1, 1);
+  windows.joined(0);
+  windows.joined(1);
+  windows.add(report_of(0, 1), 0);
+  auto last = report_of(0, 2);
+  last.final = true;
+  windows.add(last, 0.1);
+  const auto closed = windows.reached(1, 2, 0.2);
+  ASSERT_EQ(closed.size(), 1U);
+  EXPECT_EQ(closed[0].window, 1U);
+  EXPECT_TRUE(closed[0].reports.at(0).final);
 }
 
 TEST(Gather, WaitsForWhoIsPresentThoughTheReportOfOneThatFinishedComesUp) {
