@@ -8,6 +8,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace dynamix::actors {
 
@@ -266,11 +267,14 @@ bool membership::beat(const messages::heartbeat& sign, double now_seconds) {
   if (!one.present())
     return false;
   one.seen_seconds = now_seconds;
-  if (one.state != member_state::training || sign.generation != state_.generation || !is_member(sign.rank) ||
-      sign.steps <= one.steps)
+  if (one.state != member_state::training || sign.generation != state_.generation || !is_member(sign.rank))
     return false;
-  const bool first = one.state == member_state::training && sign.steps > state_.first_steps &&
-                     state_.attempted_steps <= state_.first_steps;
+  // A hello of before its newest place may have come behind it, with a connection that was cut off in between.
+  if (std::exchange(one.generation, sign.generation) != sign.generation)
+    one.told_seconds.reset();
+  if (sign.steps <= one.steps)
+    return false;
+  const bool first = sign.steps > state_.first_steps && state_.attempted_steps <= state_.first_steps;
   one.steps = sign.steps;
   // Not only where it leads: one that says too much must not make the steps of all others none.
   state_.progress_seconds = now_seconds;

@@ -118,6 +118,20 @@ TEST_F(MembershipRegression, WhoStaysInItsGenerationIsToldToRegroupAgain) {
   EXPECT_EQ(notices[1].second.change, messages::generation_change::regroup);
 }
 
+/// a hello came out of a connection that had been cut off, behind the next ones: its worker was told of the end of a
+/// generation that it had left, and who waited beside the newest one waited for ever.
+TEST_F(MembershipRegression, AHelloOfBeforeItsPlaceHidesNobodyWhoTrainsThere) {
+  begin_regroup();
+  notices.clear();
+  train("ada", 1, {0, 1, 2}, 1, {});
+  beat("ada", 6, 2);
+  look();
+  ASSERT_EQ(notices.size(), 1U);
+  EXPECT_EQ(notices[0].first, 0U);
+  EXPECT_EQ(notices[0].second.generation, 2U);
+  EXPECT_EQ(notices[0].second.change, messages::generation_change::regroup);
+}
+
 /// a generation that ended while the journal still kept it was told so before its members knew of it.
 TEST_F(MembershipRegression, AGenerationThatIsNotAnnouncedYetIsToldNothing) {
   announces = false;
