@@ -193,9 +193,10 @@ bool is_time_to_form(double now, const membership_state& state, const cluster::t
   // Others may be training under an arbitrator before this one: they get time to come.
   const auto workers =
       static_cast<std::size_t>(std::ranges::count_if(waiting, [&](auto rank) { return !of(rank).serves; }));
-  if (state.generation == 0 && !in_memory && state.workers_min > 0)
-    return workers >= state.workers_min &&
-           (everyone || 1000 * (now - state.began_seconds) > timeouts.rejoin_timeout_ms);
+  const bool enough = workers >= state.workers_min;
+  // Training that has begun before goes on with fewer: of the others, some may never come again.
+  if (state.generation == 0 && !in_memory && state.workers_min > 0 && (enough || state.floor == 0))
+    return enough && (everyone || 1000 * (now - state.began_seconds) > timeouts.rejoin_timeout_ms);
   if (state.generation == 0 && !in_memory)
     return everyone || 1000 * longest > timeouts.join_timeout_ms;
   // All that was in memory is lost, or another arbitrator knew who else there is: the others get time to come.

@@ -135,6 +135,20 @@ TEST_F(OpenMembership, BeginsWithAsManyAsAreAskedFor) {
   EXPECT_EQ(members.missing(), 0U);
 }
 
+/// Under a leader that begins anew when training is over for the others, who have ended.
+TEST_F(OpenMembership, GoesOnWithFewerThanAreAskedForWhereTrainingHasBegunBefore) {
+  file = open_file(3);
+  members = membership(file, timeouts, 4, 2);
+  look();
+  admit(hello("ada", 9));
+  admit(hello("ben", 9));
+  keep_alive_for(timeouts.rejoin_timeout_ms / 1000.0 + 1);
+  EXPECT_FALSE(formed) << "others may come";
+  keep_alive_for(timeouts.join_timeout_ms / 1000.0);
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(formed->members, (std::vector<std::uint32_t>{0, 1}));
+}
+
 TEST_F(OpenMembership, GivesOthersTimeToComeWhoMayTrainUnderAnArbitratorBeforeThisOne) {
   open(1);
   look();
