@@ -7,6 +7,7 @@
 #include "node/launch/probe.hpp"
 #include "node/launch/shipped_files.hpp"
 #include "node/reports/text.hpp"
+#include "node/training/loaded_trainer.hpp"
 #include "settings/field.hpp"
 #include "storage/atomic_file.hpp"
 
@@ -35,6 +36,7 @@ struct init_arguments {
   std::uint16_t port = 7400;
   bool force = false;
   bool no_keys = false;
+  bool scripts = false;
   bool probe = false;
   remote_options remote;
 };
@@ -84,10 +86,17 @@ host_list read_hosts(const init_arguments& arguments) {
                                      : read_scheduler(std::span(scheduler_variables).first(arguments.slurm ? 1 : 5));
 }
 
-/// With `keys` naming the directory beside it. `machines`: of the hosts, where they were asked.
+constexpr auto built_in_training =
+    "model = \"lenet\"                # or trainer = \"client\" for programs of your own, as init --scripts writes it\n"
+    "dataset = \"fashion-mnist\"      # at the same path on every host\n";
+constexpr auto training_of_scripts =
+    "trainer = \"client\"             # PyTorch or C++ programs of your own; built-in models need dynamix-trainer\n";
+
+/// What this host can run. With `keys` naming the directory beside it. `machines`: of the hosts, where they were asked.
 std::string as_file(const init_arguments& arguments, const std::vector<listed_host>& hosts, bool keys,
                     const std::vector<probed_machine>& machines = {}) {
   const auto policy = find_shipped("policies/ppo.dynamix");
+  const bool trains = trainer_is_installed();
   auto text = fmt::format(
       R"(# Every field that is not given here has the default of docs/cluster-file.md; `dynamix-node check --cluster {0}`
 # prints the plan. The same file goes to every host.
@@ -96,9 +105,7 @@ std::string as_file(const init_arguments& arguments, const std::vector<listed_ho
 name = {1}
 
 [training]
-model = "lenet"                # or trainer = "client" for PyTorch or C++ programs of your own
-dataset = "fashion-mnist"      # at the same path on every host
-
+{2}
 [batch]                        # of each worker
 initial = 64
 lowest = 8
@@ -106,20 +113,22 @@ highest = 1024
 
 [arbitrator]
 )",
-      arguments.out, settings::quoted(arguments.name));
+      arguments.out, settings::quoted(arguments.name),
+      trains && !arguments.scripts ? built_in_training : training_of_scripts);
   if (policy.empty())
     text += "policy = \"goodput\"\n";
   else
     text += fmt::format(R"(policy = "ppo"
 policy_file = {}   # read on the arbitrator's host
-mode = "train"                 # learn while deciding; "infer" only decides
+mode = {:<23} # {}
 
 [ppo]                          # as the policy was trained
 discount = 0.3
 gae_lambda = 0.9
 entropy_coefficient = 0.0005
 )",
-                        settings::quoted(policy));
+                        settings::quoted(policy), trains ? "\"train\"" : "\"infer\"",
+                        trains ? "learn while deciding; \"infer\" only decides" : "\"train\" needs dynamix-trainer, too");
   if (keys)
     text +=
         "\n[security]\nkeys = \"keys\"                  # each host has its own there, beside its copy of this file\n";
@@ -239,6 +248,8 @@ void add_init(CLI::App& app, command_context& context) {
   command->add_flag("--force", arguments->force, "Replace the file where there is one");
   command->add_flag("--no-keys", arguments->no_keys,
                     "Make no keys for hosts beyond loopback; whoever reaches a port can then take over or stop a run");
+  command->add_flag("--scripts", arguments->scripts,
+                    "For training scripts of your own, where what trains built-in models is installed, too");
   command->add_flag("--probe", arguments->probe,
                     "Ask each host by ssh what it has (doctor) and how fast it is (profile), and write that beside it");
   add_reach(*command, arguments->remote);

@@ -68,6 +68,12 @@ Result call(void* library, const char* name) {
   return found == nullptr ? nullptr : found();
 }
 
+std::vector<std::filesystem::path> own_places() {
+  // Not where the program has privileges that who starts it has not: their library would get them.
+  const auto* const named = ::secure_getenv("DYNAMIX_TRAINER");
+  return trainer_places(std::filesystem::path(own_program()).parent_path(), named == nullptr ? "" : named);
+}
+
 } // namespace
 
 std::vector<std::filesystem::path> trainer_places(const std::filesystem::path& directory, const std::string& named) {
@@ -102,14 +108,15 @@ loaded_trainer load_trainer(const std::vector<std::filesystem::path>& places, co
   return {.module = module, .problem = {}};
 }
 
+bool trainer_is_installed() {
+  return std::ranges::any_of(own_places(), [](const auto& each) {
+    std::error_code ignored;
+    return std::filesystem::exists(each, ignored);
+  });
+}
+
 const loaded_trainer& own_trainer() {
-  static const auto loaded = [] {
-    // Not where the program has privileges that who starts it has not: their library would get them.
-    const auto* const named = ::secure_getenv("DYNAMIX_TRAINER");
-    return load_trainer(
-        trainer_places(std::filesystem::path(own_program()).parent_path(), named == nullptr ? "" : named),
-        program_version());
-  }();
+  static const auto loaded = load_trainer(own_places(), program_version());
   return loaded;
 }
 

@@ -30,6 +30,9 @@ std::vector<std::filesystem::path> trainer_places(const std::filesystem::path& d
 /// Loads the first that exists, unless it is not of `version` (program_version()).
 loaded_trainer load_trainer(const std::vector<std::filesystem::path>& places, const std::string& version);
 
+/// Whether the library of this program is there; it is not loaded.
+bool trainer_is_installed();
+
 /// That of this program, loaded once. Thread-safe.
 const loaded_trainer& own_trainer();
 

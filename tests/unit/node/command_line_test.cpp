@@ -179,6 +179,18 @@ TEST_F(CommandLine, InitKeepsTheKeysOfBeforeAndMakesNoneWhereItIsTold) {
   EXPECT_EQ(read_key(), first);
 }
 
+TEST_F(CommandLine, InitAsksForNothingThatIsNotInstalledHere) {
+  const auto path = directory_.path() + "/made.toml";
+  ::setenv("DYNAMIX_TRAINER", "/nonexistent/libdynamix-trainer.so", 1);
+  const auto made = ask({"init", "--hosts", "ada,ben", "--no-keys", "--out", path});
+  ::unsetenv("DYNAMIX_TRAINER");
+  EXPECT_EQ(made.code, exit_done) << made.err;
+  const auto read = cluster::read_cluster_file(path);
+  ASSERT_TRUE(read.errors.empty()) << cluster::to_string(read.errors.front());
+  EXPECT_EQ(read.file.training.trainer, cluster::trainer_kind::client);
+  EXPECT_EQ(read.file.arbitrator.mode, cluster::policy_mode::infer);
+}
+
 TEST_F(CommandLine, InitReadsTheHostsOfAJob) {
   const auto path = directory_.path() + "/made.toml";
   const auto nodes = directory_.path() + "/nodes";
