@@ -7,9 +7,8 @@ workers and their agents. `--observe` observes the first model of a process, so 
 
 Of each step the time of the clock and the CPU time of the thread that trains are taken, which observing adds to; the second knows little of
 what others do on the machine. Printed are the median of the plain steps, and what the observed ones and those of the second plain model
-take more, as the median over the rounds: the latter is the floor of the noise. A step of the observed model comes to three of a script's, by which observing takes it for a long one and
-reads DDP's log in each: a script with steps of 7 to 20 ms pays less. $DYNAMIX_NODE names the program, else it is found as the
-package finds it.
+take more, as the median over the rounds: the latter is the floor of the noise.
+$DYNAMIX_NODE names the program, else it is found as the package finds it.
 """
 import argparse
 import os

@@ -33,7 +33,8 @@ from .step import Calls
 
 _log_data = "_get_ddp_logging_data"
 _STEPS_BEFORE = 3                # an agent is told of it: the first steps make memory, and buckets
-_SHORT_SECONDS, _EVERY = 0.02, 8  # of shorter steps so many share one look into DDP's log, which takes 50 us
+_COST = 0.005                    # of the time, which observing may take: beyond it looks into DDP's log are left out, and steps are told later
+_TOLD_LATER_MAX = 64             # steps
 _COLLECTIVES = ("all_reduce", "barrier", "broadcast", "all_gather", "all_gather_into_tensor", "reduce", "gather", "scatter",
                 "all_gather_object", "broadcast_object_list", "gather_object", "monitored_barrier")
 _FAREWELL_SECONDS = 1.0
@@ -84,7 +85,8 @@ class Observer:
         self._client: Optional[ObservedClient] = None
         self.others = 0    # DistributedDataParallel models beside it
         self._problem = ""
-        self._cost = 0.0   # seconds of all this
+        self._cost = 0.0   # seconds of this thread for all this, since `began`
+        self._began = 0.0
         self._ended: Optional[float] = None
         self._before: Optional[ObservedStep] = None  # the newest step, whose exchange is not known yet
         self._dataset: Any = None
@@ -145,7 +147,7 @@ class Observer:
         self._is_whole = self._is_whole and rows > 0  # an evaluation
 
     def _see_step(self, optimizer: Any, *_: Any) -> None:
-        now = time.perf_counter()
+        now, used = time.perf_counter(), time.thread_time()
         if not self._calls or os.getpid() != self._process:
             return
         if id(optimizer) not in self._ours:
@@ -158,25 +160,27 @@ class Observer:
         except Exception as problem:
             self._stop_telling(str(problem))
         self._start_step()
+        self._cost += time.thread_time() - used
         self._ended = time.perf_counter()
-        self._cost += self._ended - now
 
     def _end_step(self, now: float) -> None:
         whole = self._is_whole and self._ended is not None
         iteration = now - self._ended if whole and self._ended is not None else math.nan
         before, self._before = self._before, ObservedStep(self._samples, iteration, self._waits, self._data)
         if before is None:
+            self._began = now
             return
-        short = before.iteration < _SHORT_SECONDS
-        looks = not short or self._steps.count % _EVERY == 0
-        step = before._replace(exchange=before.exchange + (self._logged_wait() if looks else math.nan))
+        may_cost = self._cost <= _COST * (now - self._began)
+        step = before._replace(exchange=before.exchange + (self._logged_wait() if may_cost else math.nan))
         self._steps.add(step)
         if self._steps.count >= _STEPS_BEFORE and not self._problem and not _has_joined:
             if self._client is None:
-                began = time.perf_counter()
+                began = time.thread_time()
                 self._client = self._connect(step.samples)
-                self._cost -= time.perf_counter() - began  # once a run, and not in each step
+                self._cost -= time.thread_time() - began  # once a run, and not in each step
             self._client.tell(step)
+            if may_cost or self._client.behind >= _TOLD_LATER_MAX:
+                self._client.advance()
 
     def _logged_wait(self) -> float:
         """Seconds between the last gradient and the end of the exchange, of the newest pass that DDP has logged: the one of the
@@ -229,7 +233,7 @@ class Observer:
         failure = getattr(sys, "last_value", None)
         try:
             until = time.monotonic() + _FAREWELL_SECONDS
-            while self._client is not None and self._client.is_behind and failure is None and time.monotonic() < until:
+            while self._client is not None and self._client.behind and failure is None and time.monotonic() < until:
                 self._client.advance()
                 time.sleep(0.01)
             if self._client is not None:

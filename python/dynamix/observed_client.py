@@ -2,7 +2,7 @@
 decisions change nothing.
 
     introduce -> begin            once all members' rows are on the board
-    step      -> deal .. complete each step by itself, when the rows that it needs are there: nobody is waited for
+    advance   -> deal .. complete each step by itself, when the rows that it needs are there: nobody is waited for
 """
 from __future__ import annotations
 
@@ -40,11 +40,10 @@ class ObservedClient:
         self._times = raw.StepTimes()
 
     def tell(self, step: ObservedStep) -> None:
-        """The script has made a step."""
+        """The script has made a step, which `advance` tells the agent."""
         self._waiting.append(step)
         if len(self._waiting) > _WAITING_MAX:
             raise OSError("another process does not come as far as this one")
-        self.advance()
 
     def advance(self) -> None:
         """Tells as many steps as it can without waiting."""
@@ -63,8 +62,9 @@ class ObservedClient:
                 return
 
     @property
-    def is_behind(self) -> bool:
-        return self._open is not None or bool(self._waiting)
+    def behind(self) -> int:
+        """Steps that the agent has not been told."""
+        return len(self._waiting) + (self._open is not None)
 
     def _begin_step(self, step: ObservedStep) -> None:
         client = self._client

@@ -76,7 +76,7 @@ class Observed(unittest.TestCase):
             self.assertEqual((observed["batch"], observed["problem"], observed["other_models"]), (32, "", 0))
             self.assertEqual(observed["steps"], 74)  # of 75: DDP tells of a step when the next one begins
             measured = sum(count for _, _, count in observed["points"])
-            self.assertGreater(measured, 50)  # the first of an epoch follows an evaluation
+            self.assertGreater(measured, 10)  # those that observing had the time to look at
         self.assertIn("worker-1 is slow: it computes", told)
         self.assertRegex(told, r"equal batches cost \d+ % of the samples per second; two lines would give 1\.\d+ times as many")
         self.assertIn("run = dynamix.join(model, optimizer)          # after train.py:", told)
