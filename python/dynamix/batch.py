@@ -45,13 +45,18 @@ def resized(value: Any, rows: int, wanted: int) -> Any:
                    lambda items: type(items)(items[place] for place in places))
 
 
+def _are_fields(value: Sequence[Any], rows: int) -> bool:
+    """As torch collates samples that have as many texts each as there are samples: lists of texts, whose rows are the samples."""
+    return all(isinstance(item, (list, tuple)) and len(item) == rows for item in value)
+
+
 def _mapped(value: Any, rows: int, of_tensor: Callable[[torch.Tensor], Any], of_items: Callable[[Any], Any]) -> Any:
     if isinstance(value, torch.Tensor):
         return of_tensor(value) if value.dim() > 0 and len(value) == rows else value
     if isinstance(value, Mapping):
         return {name: _mapped(item, rows, of_tensor, of_items) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        if len(value) == rows and not tensors_of(value):
+        if len(value) == rows and not tensors_of(value) and not _are_fields(value, rows):
             return of_items(value)
         items = [_mapped(item, rows, of_tensor, of_items) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)

@@ -3,6 +3,7 @@ all members draw alike, so a draw belongs to one member, and a resumed run goes 
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any, List, Optional, Sequence
 
 import torch
@@ -27,8 +28,8 @@ class Draws:
     def __init__(self, weights: Any, samples: int, seed: int) -> None:
         """`weights`: one a sample. Raises ValueError for what cannot be drawn by."""
         given = one_each("weights", weights, samples)
-        if bool((given < 0).any()) or float(given.sum()) <= 0:
-            raise ValueError("weights have to be finite, none negative, and one above 0 at least")
+        if bool((given < 0).any()) or not 0 < float(given.sum()) < math.inf:
+            raise ValueError("weights have to be finite, their sum, too, none negative, and one above 0 at least")
         self._sums = given.cumsum(0)
         self._seed = seed
         self._epoch: Optional[int] = None  # that `_drawn` is of
@@ -54,7 +55,7 @@ class Draws:
     def samples_of(self, epoch: int, numbers: Sequence[int]) -> List[int]:
         """The samples of these draws of an epoch."""
         if self._epoch != epoch:
-            generator = torch.Generator().manual_seed(self._seed + epoch)
+            generator = torch.Generator().manual_seed((self._seed + epoch) % 2**64)
             places = torch.rand(len(self._sums), generator=generator, dtype=torch.float64, device="cpu") * self._sums[-1]
             # Right of a sum: a sample of weight 0 has no place of its own.
             self._drawn = torch.searchsorted(self._sums, places, right=True).clamp_(max=int(torch.argmax(self._sums)))

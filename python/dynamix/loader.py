@@ -269,7 +269,7 @@ class Loader(DataLoader[_Sample]):
         self._held = 0  # batches that a framework has, and has not trained on as far as it is known
         self._batches = batches
         self._given = batch_size
-        self.is_in_loop = False  # an iterator is at work
+        self._at_work: Optional[object] = None  # the newest iterator, as long as it is at work
         self._moved = False  # the group was formed anew: what was fetched is not dealt any more
         self.is_within_epoch = False  # one was begun, and its end has not been seen
         self.is_over = False  # the others have ended the training without this member
@@ -302,6 +302,11 @@ class Loader(DataLoader[_Sample]):
     def deal_again(self) -> None:
         """What was fetched ahead is dropped; an epoch that is under way goes on with what the run deals now."""
         self._moved = self.is_in_loop
+
+    @property
+    def is_in_loop(self) -> bool:
+        """An iterator is at work."""
+        return self._at_work is not None
 
     def __iter__(self) -> Any:
         check_accumulation()
@@ -366,7 +371,8 @@ class Loader(DataLoader[_Sample]):
         self._held = again = 0
         batch: Any = None
         pieces = Pieces()
-        self.is_in_loop, self._moved = True, False
+        mine = self._at_work = object()
+        self._moved = False
         self.is_within_epoch = True
         try:
             while True:
@@ -403,7 +409,8 @@ class Loader(DataLoader[_Sample]):
                 yield batch
                 began = step.fetching()
         finally:
-            self.is_in_loop = False
+            if self._at_work is mine:  # an older one may end behind its successor's beginning
+                self._at_work = None
 
     def _is_dropped(self, at_end: bool = False) -> bool:
         """Whether the step that batches were taken for cannot be completed. `at_end` of an epoch this is settled: what the

@@ -318,8 +318,9 @@ class Run(Stepping):
             weight_of: the loss is a mean over so many items of `batch` instead of samples (see `weight`), on all members.
             micro_batch: rows of a part at most, on this member: a fast one has more parts than a slow one, and all have one sum.
 
-        Returns the mean loss, detached. Raises the error of a sample that memory does not hold, and NotImplementedError.
+        Returns the mean loss, detached. Raises the error of a sample that memory does not hold, ValueError and NotImplementedError.
         """
+        micro_batch = whole("micro_batch", micro_batch, "give the rows of a part, 1 or more") if micro_batch else 0
         step = self._ready()
         if self._by_loss:
             raise NotImplementedError("run.backward() with weighting=\"loss\": use a smaller batch_size or highest_batch")

@@ -138,9 +138,10 @@ class Draws(unittest.TestCase):
 
     def test_need_a_weight_for_each_sample(self):
         for wrong, text in (([1.0] * 3, "one number for each"), ([[1.0]] * 4, "one number for each"), ([1, 1, 1, -1], "none negative"),
-                            ([0] * 4, "one above 0"), ([1, 1, 1, float("nan")], "finite")):
+                            ([0] * 4, "one above 0"), ([1, 1, 1, float("nan")], "finite"), ([1e308] * 4, "finite")):
             with self.assertRaisesRegex(ValueError, text):
                 joined(2, small(4), weights=wrong)
+        self.assertEqual(len(list(joined(2, small(4), weights=[1.0] * 4, seed=2**64 - 1)[1])), 2)
         with self.assertRaisesRegex(ValueError, "give weights=w"):
             joined(2, small(4), sampler=torch.utils.data.WeightedRandomSampler([1.0] * 4, 4))
 
@@ -170,7 +171,8 @@ def take_two_iterators(rank, world):
     try:
         next(old)
     except RuntimeError as problem:
-        return str(problem)
+        del old  # the end of an older one is not that of the newest
+        return str(problem), loader.is_in_loop
 
 
 def fetching(loader):
@@ -399,7 +401,9 @@ class Loaders(unittest.TestCase):
                 self.assertEqual(counts, collections.Counter(range(60)))
 
     def test_end_the_iterators_before_the_newest(self):
-        self.assertIn("newer iterator", ranks.run(take_two_iterators, 1)[0])
+        said, is_in_loop = ranks.run(take_two_iterators, 1)[0]
+        self.assertIn("newer iterator", said)
+        self.assertTrue(is_in_loop)
 
 
 if __name__ == "__main__":

@@ -197,6 +197,8 @@ class Parts(unittest.TestCase):
         self.assertEqual(float(named["scale"]), 2)
         self.assertEqual(names, ["c", "d"])
         self.assertEqual(whole.shape, (3, 2))
+        pairs = [("q0", "q1"), ("a0", "a1")]  # two samples of two texts, as torch collates them
+        self.assertEqual(memory.part_of((torch.arange(2), pairs), 2, 1, 2)[1], [("q1",), ("a1",)])
         with self.assertRaisesRegex(TypeError, "no tensor with rows"):
             memory.rows_of((1, torch.tensor(2.0)))
 
@@ -255,6 +257,14 @@ class Trained(unittest.TestCase):
         optimizer = kind(self.net.parameters(), lr=0.01)
         run = dynamix.join(self.net, optimizer, agent="off")
         return run, optimizer, run.loader(torch.utils.data.TensorDataset(*data()), batch_size=24)
+
+    def test_model_is_refused_micro_batches_of_no_row(self):
+        run, _, loader = self.join(torch.optim.SGD)
+        for batch in loader:
+            with self.assertRaisesRegex(ValueError, "micro_batch=-1"):
+                run.backward(lambda *given: loss_of(self.net, *given), *batch, micro_batch=-1)
+            break
+        run.close()
 
     def test_parameters_may_be_fewer_at_first(self):
         self.net[0].requires_grad_(False)
