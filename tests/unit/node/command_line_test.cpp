@@ -2,6 +2,7 @@
 #include "node/commands/command_line.hpp"
 #include "node/launch/keys.hpp"
 #include "node/launch/run_directory.hpp"
+#include "node/training/loaded_trainer.hpp"
 #include "storage/atomic_file.hpp"
 #include "telemetry/privileges.hpp"
 #include "tests/temporary_directory.hpp"
@@ -181,6 +182,7 @@ TEST_F(CommandLine, InitKeepsTheKeysOfBeforeAndMakesNoneWhereItIsTold) {
 
 TEST_F(CommandLine, InitAsksForNothingThatIsNotInstalledHere) {
   const auto path = directory_.path() + "/made.toml";
+  own_trainer(); // loaded once, so before the variable names another
   ::setenv("DYNAMIX_TRAINER", "/nonexistent/libdynamix-trainer.so", 1);
   const auto made = ask({"init", "--hosts", "ada,ben", "--no-keys", "--out", path});
   ::unsetenv("DYNAMIX_TRAINER");
