@@ -530,8 +530,9 @@ def trainer_training(rank, world, tokens=False, watch=True, resume=None, folder=
     trainer = Watching(net, args, train_dataset=data(), eval_dataset=data(10), optimizers=(optimizer, None),
                        data_collator=torch.utils.data.default_collate, callbacks=[Watch()],
                        dynamix={"agent": "off", "rule": "constant"})
-    trainer.train(resume_from_checkpoint=resume)
-    return {"worst": joined.worst, "counts": counts, "rates": rates, "trainer_steps": trainer.state.global_step,
+    told = trainer.train(resume_from_checkpoint=resume).metrics
+    return {"worst": joined.worst, "told_samples": told["train_samples_per_second"] * told["train_runtime"],
+            "counts": counts, "rates": rates, "trainer_steps": trainer.state.global_step,
             "max_steps": trainer.state.max_steps, "evaluations": sum("eval_loss" in each for each in trainer.state.log_history), **seen, "parameters": [each.detach().numpy().copy() for each in net.parameters()]}
 
 
@@ -559,6 +560,7 @@ class TransformersTrainer(Framework):
     def test_ends_after_max_steps_and_after_a_part_of_an_epoch(self):
         found = train(trainer_training, 2, watch=False, max_steps=11)[0]
         self.assertEqual((found["step"], found["trainer_steps"]), (11, 11))
+        self.assertAlmostEqual(found["told_samples"], SAMPLES + 3 * 11, delta=1)
         found = train(trainer_training, 2, watch=False, num_train_epochs=1.5)[0]
         self.assertEqual((found["step"], found["samples"]), (12, SAMPLES + 44))
 
@@ -578,6 +580,8 @@ class TransformersTrainer(Framework):
             again = train(trainer_training, 2, watch=False, folder=folder, resume=os.path.join(folder, "checkpoint-11"))
             self.check_resumed(whole, again)
             self.assertEqual(whole[0]["rates"][11:], again[0]["rates"])
+            self.assertAlmostEqual(whole[0]["told_samples"], 2 * SAMPLES, delta=1)
+            self.assertAlmostEqual(again[0]["told_samples"], SAMPLES - 3 * 11, delta=1)
 
 
 if __name__ == "__main__":

@@ -136,6 +136,7 @@ class Joins:
         self._batches: Optional[_Batches] = None
         self._resumed: Optional[Dict[str, Any]] = None  # the state of the run in the checkpoint
         self._epochs_before = 0  # that another run than this one has trained
+        self._samples_before = 0  # that the run had trained on before this call of `train`
         self._micro_batch = 0  # of those of the step at hand, the next one
         self._items: Any = None  # that their losses are divided by; None: they are means over samples
         self._backward: Any = None  # accelerate's
@@ -220,6 +221,19 @@ class Joins:
             loss = loss if factor == 1 else loss * factor
         self._backward(loss, **kwargs)
 
+    def _finalize_training(self, trial: Any, num_train_samples: Any, start_time: Any) -> Any:
+        """Its samples per second are of those that this call of `train` has trained on: what the Trainer takes them for, so many in
+        each step of an estimate, it multiplies by its steps and divides by `max_steps`."""
+        parent: Any = super()
+        trainer: Any = self
+        assert self.dynamix_run is not None
+        state = trainer.state
+        if trainer.args.max_steps <= 0:
+            state.max_steps = state.global_step
+        steps = state.global_step - trainer._initial_global_step
+        samples = self.dynamix_run.status.samples - self._samples_before
+        return parent._finalize_training(trial, samples * max(state.max_steps, 1) / max(steps, 1), start_time)
+
     # What its events call
 
     def join_dynamix(self) -> None:
@@ -233,6 +247,7 @@ class Joins:
         if self._resumed is not None:
             self.dynamix_run.load_state_dict(self._resumed["run"])
         self._batches.loader = self._batches.source.loader(self.dynamix_run, fetch_ahead=0)
+        self._samples_before = self.dynamix_run.status.samples
 
     def _epochs_trained(self) -> float:
         assert self.dynamix_run is not None and self._batches is not None
@@ -288,10 +303,7 @@ class Joins:
 
     def close_dynamix(self) -> None:
         """The training is over."""
-        trainer: Any = self
         assert self.dynamix_run is not None
-        if trainer.args.max_steps <= 0:
-            trainer.state.max_steps = trainer.state.global_step
         self.dynamix_run.close()
         self.dynamix_run = self._batches = None
 
