@@ -2,6 +2,7 @@
 
     a collective fails          -> the group's sockets are cut, so that nobody waits for anybody (Members.fail)
     a member leaves alive       -> it says so in the store, and cuts its sockets (Members.say_left)
+    one is done, others go on   -> they tell it that they need it no more (Members.why_over), and it leaves (Members.end)
     at the optimiser's step     -> a new generation is formed through the store (Members.gather_members): all members of
                                    the last one that live, and those that have come since
                                 -> who is behind takes the state of the most advanced member (Alignment)
@@ -39,6 +40,7 @@ _distributed: Any = torch.distributed
 _FORM_SECONDS, _FORM_SECONDS_EACH = 5, 0.5  # each: many members of one machine share its cores
 _LOOK_SECONDS = 0.05     # between two looks for members that come
 _POLL_SECONDS = 0.003
+_WAIT_LOOK = timedelta(seconds=0.2)  # between two looks why a collective takes long
 _END_SECONDS = 2         # that a member which has finished waits for the others
 _LEAVE_SECONDS = 1       # that the threads of a group whose sockets are cut are waited for
 _AVOID_SECONDS = 30      # from one attempt at a group with a newcomer that cannot connect to the next
@@ -73,7 +75,7 @@ class _Work:
     def wait(self) -> None:
         """Raises Broken where the generation has ended."""
         try:
-            reason = wait_for(self._work, self._members.why_over)
+            reason = wait_for(self._work, self._members.why_over, _WAIT_LOOK)
         except RuntimeError as problem:
             reason = str(problem)
         if reason:
@@ -97,6 +99,7 @@ class Members(Peers):
         self.aligned = 0              # the newest generation in which this member had the training's state
         self.present: List[bool] = [False] * size
         self.broken = ""              # why this generation has ended
+        self.steps_done: Callable[[], int] = lambda: -1  # by this member
         self._timeout = timeout_seconds
         self._identity = _process()
         self._roster: Dict[int, List[Any]] = {}  # identities of the present members
@@ -117,7 +120,10 @@ class Members(Peers):
         return Broken(self.broken)
 
     def why_over(self) -> str:
-        """As far as this member's connections tell; empty where nothing does."""
+        """Why a collective that takes long cannot come to its end, as far as this member's connections tell; empty where nothing does.
+        Where another one is done, it learns how far this one is, which goes on: it need not wait any longer to give it its last step."""
+        if not self.broken and self.aligned == self.generation and self._read(f"{self.generation}/done"):
+            self._store.set(f"{self.generation}/past/{self.position}", str(self.steps_done()))
         return self.broken or ("a connection to another member has ended" if self._between.lost() else "")
 
     def leave(self) -> None:
@@ -372,19 +378,21 @@ class Members(Peers):
 
     def end(self, seconds: float = _END_SECONDS) -> None:
         """This member is done with the last step, and waits a while for the others to be so: for those that are behind it. Who
-        trains on, or evaluates, is left alone then. Raises Broken where the group has to be formed anew before."""
-        limit = time.monotonic() + seconds
+        trains on, or evaluates, is left alone then: at once where all have said that they have made that step, too. Raises Broken
+        where the group has to be formed anew before."""
+        limit, own = time.monotonic() + seconds, self.steps_done()
         self._store.set(f"{self.generation}/done/{self.position}", "1")
+        self._store.set(f"{self.generation}/done", "1")
         while not self._read("ended"):
-            waiting = [identity for member, identity in self._roster.items() if member != self.position and
-                       not self._read(f"{self.generation}/done/{member}") and not self._read(self._name(identity))]
+            waiting = {member: identity for member, identity in self._roster.items() if member != self.position and
+                       not self._read(f"{self.generation}/done/{member}") and not self._read(self._name(identity))}
             if any(member != self.position and self._waits(member) for member in range(self.size)):
                 raise self.fail("a member comes")
-            if any(self._is_dead(identity) for identity in waiting):
+            if any(self._is_dead(identity) for identity in waiting.values()):
                 raise self.fail("a member has died")
             if not waiting:
                 self._store.set("ended", "1")
-            elif time.monotonic() > limit:
+            elif time.monotonic() > limit or all(int(self._read(f"{self.generation}/past/{member}") or -1) >= own for member in waiting):
                 break
             else:
                 time.sleep(_POLL_SECONDS)

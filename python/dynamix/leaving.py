@@ -124,7 +124,7 @@ class Notes:
         return f"member {dead[0]} has died, or has ended its process groups, and this one waits for it" if dead else ""
 
 
-def wait_for(work: Any, why_over: Callable[[], str]) -> str:
+def wait_for(work: Any, why_over: Callable[[], str], look: Optional[datetime.timedelta] = None) -> str:
     """Waits for a collective of Gloo's, and where it takes long looks why it cannot come to its end. Returns why; empty: it has come to
     it. Raises the collective's own error.
 
@@ -132,7 +132,7 @@ def wait_for(work: Any, why_over: Callable[[], str]) -> str:
     would wait for as long as collectives may take."""
     while True:
         try:
-            work.wait(_LOOK)
+            work.wait(look or _LOOK)
             return ""
         except RuntimeError:
             if work.is_completed():  # since the look was over, perhaps: it then says whether it failed

@@ -75,6 +75,8 @@ class Membership:
         layout = [int(self._step.loads_rows), CHOICES.index(self.nan), *(self._hook.layout if isinstance(self._hook, Hook) else [])]
         alignment = self._alignment = Alignment(members, self._client, self._model, self._optimizers,
                                                 [schedule.target for schedule in self._schedules], layout, row, self)
+        client = self._client
+        members.steps_done = lambda: int(client.status().step)
         alignment.check_groups(members.told("groups"))
         everyone = False
         while alignment.rows is None:

@@ -20,7 +20,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 import dynamix
-from dynamix import leaving, sockets
+from dynamix import elastic, leaving, sockets
 from dynamix.peers import Peers
 
 SCRIPT = """
@@ -102,10 +102,14 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 store = torch.distributed.FileStore(os.path.join(folder, "store"), -1)
 store.set(f"here {rank}", "")  # on a busy machine their beginnings lie further apart than a group waits
 store.wait([f"here {each}" for each in range(3)])
-run = dynamix.join(model, optimizer, agent="off", elastic=store, elastic_seconds=8 if way == "stays away" else 60)
+seconds = {"stays away": 8, "exits between": 1000}.get(way, 60)
+run = dynamix.join(model, optimizer, agent="off", elastic=store, elastic_seconds=seconds)
 loader = run.loader(torch.utils.data.TensorDataset(torch.randn(96, 8)), batch_size=4)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 for epoch in range(run.epoch, 4):
+    if way == "exits between" and (rank, epoch) == (who, 1):
+        dynamix.elastic.Members.end.__defaults__ = (1000,)
+        sys.exit(4)
     for number, (values,) in enumerate(loader):
         if (rank, epoch, number) == (who, 1, 3):
             if way == "exits":
@@ -452,6 +456,29 @@ class LeavingElastic(unittest.TestCase):
     def test_leaves_the_others_to_go_on(self):
         for way, status in (("exits", 4), ("is asked to end", 0), ("raises", 1), ("catches", None), ("closes", None)):
             self.check(way, status, 1, who=0 if way == "exits" else 1)
+
+    def test_between_two_epochs_leaves_the_others_to_go_on_once_these_need_it_no_more(self):
+        """However long it would wait for one that does not say so."""
+        self.check("exits between", 4, 1, 0)
+
+    def test_waits_for_one_that_is_behind_it(self):
+        """It may have to give it the last step."""
+        store, ended = torch.distributed.HashStore(), []
+        first, second = (elastic.Members(store, position, 2, 60) for position in range(2))
+        for members in (first, second):
+            members._roster, members.generation, members.aligned = dict(enumerate((first._identity, second._identity))), 1, 1
+        first.steps_done = lambda: 3
+        ending = threading.Thread(target=lambda: (first.end(1000), ended.append(True)), daemon=True)
+        ending.start()
+        second._store.wait(["1/done"], datetime.timedelta(seconds=ranks.SECONDS))
+        for second.steps_done, second.aligned in ((lambda: 2, 1), (lambda: 3, 0)):
+            second.why_over()
+            ending.join(0.2)
+            self.assertTrue(ending.is_alive())
+        second.aligned = 1
+        second.why_over()
+        ending.join(ranks.SECONDS)
+        self.assertEqual(ended, [True])
 
     def test_behind_the_last_step_lets_one_that_evaluates_end_as_finished(self):
         self.check("evaluates", 0, 0, 0)
