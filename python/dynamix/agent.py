@@ -1,6 +1,7 @@
 """The agent of this process: where the user says, in the environment, or started by member 0 for one machine."""
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pathlib
@@ -97,8 +98,9 @@ class Hosted:
         command = [program(), "exec", "--workers", str(members)]
         for name, value in settings.items():
             command += ["--set", f"{name}={value}"]
-        # The shell lives until our end of the pipe closes, however this process ends; with it the agents end.
-        command += ["--", "/bin/sh", "-c", 'echo "$DYNAMIX_AGENT"; exec cat >/dev/null']
+        # The shell lives until our end of the pipe closes, however this process ends; with it the agents end. A forked child may hold
+        # that end, too (a loader's worker), so `_end` says it by a line.
+        command += ["--", "/bin/sh", "-c", 'echo "$DYNAMIX_AGENT"; exec >/dev/null; read -r _']
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         return self._read_directory()
 
@@ -127,6 +129,9 @@ class Hosted:
         if self._process is None:
             return
         process, self._process = self._process, None
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):  # it has ended by itself
+                os.write(process.stdin.fileno(), b"\n")
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 import agents
 import ranks
@@ -50,6 +51,19 @@ def train(rank, world, epochs, samples, kill_at, slow):
     run.close()
     found = list(pathlib.Path("runs").glob("*/summary.json")) if rank == 0 else []
     return taken, sizes, status, steps, [json.loads(path.read_text()) for path in found]
+
+
+def leave_amid_an_epoch(rank, world):
+    """How the agents' process ended, while a worker of the loader lives that has inherited what they wait for."""
+    os.chdir(tempfile.mkdtemp())
+    model = torch.nn.Linear(4, 1)
+    run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.01), agent=None)
+    with mock.patch.object(dynamix.agent, "_START_SECONDS", 1000):
+        batches = iter(run.loader(torch.utils.data.TensorDataset(torch.randn(64, 4)), batch_size=4, num_workers=1))
+        next(batches)
+        process = run._hosted._process
+        run.close("a bad file", succeeded=False)
+    return process.returncode
 
 
 def train_by_loss(rank, world, sockets, rule):
@@ -201,6 +215,9 @@ class Agents(unittest.TestCase):
         for _, _, status, steps, _ in results:
             self.assertEqual((status.step, status.samples), (steps, 16000))
             self.assertFalse(status.stop)
+
+    def test_end_with_a_run_that_fails_beside_a_worker_of_its_loader(self):
+        self.assertEqual(ranks.run(leave_amid_an_epoch, 1), [0])
 
     def test_keep_the_global_batch_and_the_limits_that_a_script_chose(self):
         for policy in ("lb-bsp", "omnilearn"):
