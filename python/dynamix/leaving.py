@@ -213,6 +213,11 @@ def _watch(notes: Notes) -> None:
             return
 
 
+def told(problem: BaseException) -> str:
+    """Why a run ends: some exceptions have no text (KeyboardInterrupt)."""
+    return f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
+
+
 class Closable(Protocol):
     """A run."""
 
@@ -233,8 +238,7 @@ def close_at_exit(run: Closable) -> None:
         if on_exception and (problem is None or found is None or found.thread not in (None, threading.main_thread().ident)):
             return
         if found is not None:
-            found.close_now("completed" if problem is None else f"{type(problem).__name__}: {problem}",
-                            succeeded=problem is None, at_exit=True)
+            found.close_now("completed" if problem is None else told(problem), succeeded=problem is None, at_exit=True)
 
     atexit.register(close)
     weakref.finalize(run, atexit.unregister, close).atexit = False

@@ -39,7 +39,7 @@ def whole(name: str, value: Any, advice: str) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        number = 0
+        raise ValueError(f"{name}={value!r} is not a whole number: {advice}") from None
     if isinstance(value, bool) or number < 1:
         raise ValueError(f"{name}={value!r}: {advice}")
     return number

@@ -304,6 +304,9 @@ class Schedule:
     batch, the schedule advances by two. Counts how far it is, from where the scheduler stood when it joined."""
 
     def __init__(self, scheduler: Any, run: Steps) -> None:
+        if isinstance(scheduler, type):
+            name = scheduler.__name__
+            raise TypeError(f"scheduler={name} is a class; give the scheduler that is stepped, {name}(optimizer, ...)")
         if isinstance(scheduler, ReduceLROnPlateau) or not callable(getattr(scheduler, "step", None)):
             raise TypeError(f"scheduler={type(scheduler).__name__}: give only schedulers that step once a batch; others "
                             "are left as they are")

@@ -27,7 +27,7 @@ from .finite import Finite, check_agreed
 from .flat_shards import collectives_of, is_sharded
 from .gradients import average, unwrapped, warn_of_rule, warn_of_times
 from .joined import gather
-from .leaving import ANOTHER_ENDED, LEFT, close_at_exit
+from .leaving import ANOTHER_ENDED, LEFT, close_at_exit, told
 from .loader import Batches, Loader, check, check_subsets, fetched_ahead, whole
 from .memory import Guard, Loss, Weight
 from .optimizer import Round, Schedule, Swap, refuse_others, swap_optimizer, swap_scaler, warn_of_unknown_kind
@@ -430,6 +430,8 @@ class Run(Stepping):
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Continues from `state_dict()`, also of another number of members. On all members, before the first epoch."""
         self._must_be_open()
+        if "words" not in state or "schedules" not in state:
+            raise ValueError("this is not what run.state_dict() has given: load that part of the checkpoint")
         if state.get("version") != _STATE_VERSION:
             raise ValueError(f"this state has version {state.get('version')!r}; this package reads {_STATE_VERSION}")
         if len(state["schedules"]) != len(self._schedules):
@@ -529,7 +531,7 @@ class Run(Stepping):
         return self
 
     def __exit__(self, kind: Any, problem: Any, _: Any) -> None:
-        self.close("completed" if kind is None else f"{kind.__name__}: {problem}", succeeded=kind is None)
+        self.close("completed" if problem is None else told(problem), succeeded=kind is None)
 
     @property
     def trains(self) -> bool:

@@ -383,6 +383,12 @@ def close_a_group(rank, world):
     return peers.gather(torch.tensor([rank])).wait().tolist(), peers.notes.lost()
 
 
+class Reasons(unittest.TestCase):
+    def test_name_an_exception_that_has_no_text(self):
+        self.assertEqual([leaving.told(each) for each in (KeyboardInterrupt(), ValueError("a bad file"))],
+                         ["KeyboardInterrupt", "ValueError: a bad file"])
+
+
 class Deaths(unittest.TestCase):
     def test_amid_a_large_tensor_end_the_others_with_a_sentence(self):
         """Of such an operation Gloo does not tell that its connection has ended."""

@@ -60,9 +60,16 @@ class Refusals(unittest.TestCase):
         self.refused(TypeError, "__getitem__", run.loader, iter([1]), batch_size=4)
         self.refused(TypeError, "give the data set", run.loader, torch.utils.data.DataLoader(data(), batch_size=4))
         self.refused(ValueError, "the data set is empty", run.loader, [], batch_size=4)
+        self.refused(ValueError, "16.0 is not a whole number", run.loader, data(), batch_size=16.0)
         for size in (0, -1, 2.5, None, True):
             self.refused(ValueError, "batch_size", run.loader, data(), batch_size=size)
         self.refused(dynamix.DynamixError, "", run.loader, data(), batch_size=2**21)
+        run.close()
+
+    def test_a_state_that_is_another_one(self):
+        run, _ = a_run()
+        for state in ({}, nn.Linear(3, 1).state_dict(), {"model": {}, "dynamix": {}}):
+            self.refused(ValueError, "not what run.state_dict", run.load_state_dict, state)
         run.close()
 
     def test_models_and_optimisers_that_cannot_be_weighted(self):
@@ -78,6 +85,8 @@ class Refusals(unittest.TestCase):
             dynamix.join(plain, other, agent="off", rule="constant").close()
         plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
         self.refused(TypeError, "once a batch", dynamix.join, plain, optimizer, scheduler=plateau, agent="off")
+        self.refused(TypeError, r"a class; give .*StepLR\(optimizer, ...\)", dynamix.join, plain, optimizer,
+                     scheduler=torch.optim.lr_scheduler.StepLR, agent="off")
         self.refused(ValueError, "adascale", dynamix.join, plain, optimizer, rule="quadratic", agent="off")
         self.refused(TypeError, "give the module", dynamix.join, plain.parameters(), optimizer)
 

@@ -19,6 +19,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader, RandomSampler
 
 from ..joining import join
+from ..leaving import told
 from ..loader import Loader
 from ..run import Run
 from . import keep
@@ -115,7 +116,7 @@ class Dynamix(Callback):
             self.run.evaluated(test_loss=float(found.get("val_loss", -1)), accuracy=float(accuracy))
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        self._close(trainer, f"{type(exception).__name__}: {exception}", succeeded=False)
+        self._close(trainer, told(exception), succeeded=False)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         self._close(trainer, "completed", succeeded=True)
