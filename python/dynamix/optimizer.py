@@ -26,6 +26,8 @@ PROPORTIONAL = {"SGD"}
 WITHOUT_RULE = {"ASGD": "steps by the rate of the step before", "Rprop": "takes the rate of its first step alone"}
 REFUSED = {"LBFGS": "evaluates its closure many times in one step; a step takes one gradient here"}
 
+_JOINED = "_has_joined_dynamix"  # of an optimiser's class, while a run is open
+
 
 class Steps(Protocol):
     """What of a run the optimiser drives."""
@@ -251,8 +253,11 @@ def refuse_others(own: Sequence[Optimizer], model: torch.nn.Module, stepping: Ro
 
 
 def swap_optimizer(optimizer: Optimizer, run: Round, number: int = 0) -> Swap:
-    """The optimiser's steps are the run's from now on. `number`: of the optimiser in the round."""
+    """The optimiser's steps are the run's from now on. `number`: of the optimiser in the round. Raises RuntimeError where they are
+    those of another run that is open."""
     original: Type[Any] = type(optimizer)
+    if getattr(original, _JOINED, False):
+        raise RuntimeError(f"this {original.__name__} has joined already: call run.close(again=True) before it joins once more")
     patched: List[Any] = [None]  # a scheduler's wrapper around the method, which lies in the object itself
 
     def step(self: Any, closure: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -275,7 +280,7 @@ def swap_optimizer(optimizer: Optimizer, run: Round, number: int = 0) -> Swap:
         return loss if closure is not None else result
 
     step.hooked = True  # type: ignore[attr-defined]  # Torch need not wrap it for its profiler: the inner one is
-    swap = Swap(optimizer, {"step": step})
+    swap = Swap(optimizer, {"step": step, _JOINED: True})
     patched[0] = swap.hide("step")
     if getattr(patched[0], "_wrapped_by_lr_sched", False):  # what a scheduler looks for
         step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]

@@ -66,6 +66,18 @@ class Refusals(unittest.TestCase):
         self.refused(dynamix.DynamixError, "", run.loader, data(), batch_size=2**21)
         run.close()
 
+    def test_an_optimiser_of_a_run_that_is_open(self):
+        """As where a notebook's cell is run again."""
+        run, model = a_run()
+        optimizer = run._optimizers[0]
+        self.refused(RuntimeError, r"this SGD has joined already: call run.close\(again=True\)", dynamix.join, model, optimizer, agent="off")
+        next(iter(run.loader(data(), batch_size=4)))
+        model(torch.ones(1, 3)).sum().backward()
+        optimizer.step()
+        self.assertEqual(run.status.step, 1)
+        run.close(again=True)
+        dynamix.join(model, optimizer, agent="off").close()
+
     def test_a_state_that_is_another_one(self):
         run, _ = a_run()
         for state in ({}, nn.Linear(3, 1).state_dict(), {"model": {}, "dynamix": {}}):
