@@ -102,7 +102,7 @@ void judge_end(const run_records& records, const std::set<std::string>& given_up
   });
   summary.succeeded = failed == nullptr && all_said && (finished || all_left);
   if (records.farewells.empty())
-    summary.reason = "no worker has said farewell";
+    summary.reason = no_farewell;
   else if (all_left)
     summary.reason = "all workers have left";
   else
@@ -115,6 +115,35 @@ void add_replicas_left(const run_records& records, run_summary& summary) {
   for (const auto& host : records.run.left())
     if (!records.file.find(host)->has(cluster::role::worker))
       summary.left.push_back(host);
+}
+
+void add_overhead(double control, double telemetry, double wall, run_summary& summary) {
+  if (wall > 0) {
+    summary.control_fraction = control / wall;
+    summary.telemetry_fraction = telemetry / wall;
+  }
+}
+
+/// Of a run that goes on, or was cut short: as far as its windows and evaluations tell.
+void add_windows(const run_records& records, run_summary& summary) {
+  double control = 0;
+  double telemetry = 0;
+  double wall = 0;
+  for (const auto* host : records.file.workers())
+    if (const auto* live = records.run.find_worker(host->name); live != nullptr) {
+      summary.wall_seconds = std::max(summary.wall_seconds, live->course.elapsed_seconds());
+      summary.steps = std::max(summary.steps, live->course.steps_done());
+      control += live->control_seconds;
+      telemetry += live->telemetry_seconds;
+      wall += live->training_seconds;
+    }
+  add_overhead(control, telemetry, wall, summary);
+  summary.epochs = records.run.progress().epoch();
+  const auto reached = std::ranges::find_if(records.evaluations, [&](const auto& evaluation) {
+    return summary.target_accuracy > 0 && evaluation.test_accuracy >= summary.target_accuracy;
+  });
+  if (reached != records.evaluations.end())
+    summary.seconds_to_target = reached->elapsed_seconds;
 }
 
 void add_farewells(const run_records& records, run_summary& summary) {
@@ -132,10 +161,7 @@ void add_farewells(const run_records& records, run_summary& summary) {
     telemetry += farewell.telemetry_seconds;
     wall += farewell.wall_seconds;
   }
-  if (wall > 0) {
-    summary.control_fraction = control / wall;
-    summary.telemetry_fraction = telemetry / wall;
-  }
+  add_overhead(control, telemetry, wall, summary);
 }
 
 } // namespace
@@ -164,14 +190,18 @@ run_summary summarise(const run_records& records, run_observations observed) {
                       .target_accuracy = file.training.target_accuracy};
   judge_end(records, observed.given_up, summary);
   add_replicas_left(records, summary);
-  add_farewells(records, summary);
+  summary.told = !records.farewells.empty();
+  if (summary.told)
+    add_farewells(records, summary);
+  else
+    add_windows(records, summary);
   count_lives(records, observed, summary);
   summary.decisions = count_decisions(records);
-  if (const auto samples = records.run.samples().against(summary.samples); samples && !records.farewells.empty()) {
+  if (const auto samples = records.run.samples().against(summary.samples); samples && summary.told) {
     summary.samples_dropped = samples->dropped;
     summary.samples_repeated = samples->repeated;
   }
-  if (!records.farewells.empty())
+  if (summary.told)
     summary.final_accuracy = first_to_tell(records.farewells).final_accuracy;
   if (!records.evaluations.empty())
     summary.final_accuracy = records.evaluations.back().test_accuracy;
@@ -181,8 +211,6 @@ run_summary summarise(const run_records& records, run_observations observed) {
     const auto& worker = summary.workers.back();
     samples += worker.samples;
     add_steps(summary.attribution, worker.time, worker.steps);
-    if (const auto* live = records.run.find_worker(host->name); live != nullptr && records.farewells.empty())
-      summary.wall_seconds = std::max(summary.wall_seconds, live->course.elapsed_seconds());
   }
   for (auto& worker : summary.workers)
     worker.share = samples > 0 ? static_cast<double>(worker.samples) / static_cast<double>(samples) : 0;
@@ -212,12 +240,19 @@ std::string to_json(const run_summary& summary) {
                  {"target_accuracy", summary.target_accuracy}};
   object["seconds_to_target"] = summary.seconds_to_target < 0 ? json(nullptr) : json(summary.seconds_to_target);
   const auto& decisions = summary.decisions;
-  object["decisions"] = {{"made", decisions.made},           {"applied", decisions.applied},
-                         {"late", decisions.late},           {"superseded", decisions.superseded},
-                         {"unapplied", decisions.unapplied}, {"stale_refused", decisions.stale_refused},
-                         {"lost", decisions.lost},           {"duplicated", decisions.duplicated},
-                         {"windows", decisions.windows},     {"interventions", decisions.interventions},
-                         {"moves", decisions.moves},         {"unapplied_by_loss", decisions.unapplied_by_loss}};
+  const auto told = [&](std::uint64_t count) { return summary.told ? json(count) : json(nullptr); };
+  object["decisions"] = {{"made", decisions.made},
+                         {"applied", told(decisions.applied)},
+                         {"late", told(decisions.late)},
+                         {"superseded", told(decisions.superseded)},
+                         {"unapplied", told(decisions.unapplied)},
+                         {"stale_refused", told(decisions.stale_refused)},
+                         {"lost", told(decisions.lost)},
+                         {"duplicated", told(decisions.duplicated)},
+                         {"windows", decisions.windows},
+                         {"interventions", decisions.interventions},
+                         {"moves", decisions.moves},
+                         {"unapplied_by_loss", told(decisions.unapplied_by_loss)}};
   object["decisions"]["unapplied_by_loss_of"] = decisions.losses;
   object["generations"] = summary.generations;
   object["steps_lost"] = summary.steps_lost;

@@ -35,11 +35,16 @@ struct decision_summary {
   std::uint64_t moves = 0;         ///< steps after which the workers' traces changed batch sizes
 };
 
+/// The reason of a run of which no worker has told the end.
+inline constexpr auto no_farewell = "it goes on, or was cut short: no worker has said farewell";
+
 struct run_summary {
   std::string cluster;
   std::string policy;
   std::string mode;
   std::uint64_t seed = 0;
+  bool told = false; ///< by a worker's farewell; else figures are as of the last window, and nobody knows what became
+                     ///< of decisions
   bool succeeded = false;
   bool completed = false; ///< training came to its end; one that was stopped in order has succeeded, too
   std::string reason;

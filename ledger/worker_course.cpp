@@ -25,6 +25,7 @@ void worker_course::add(const ledger::worker& row) {
   lowest_batch_ = std::min(lowest_batch_, report.batch);
   highest_batch_ = std::max(highest_batch_, report.batch);
   elapsed_seconds_ = report.elapsed_seconds;
+  steps_done_ = report.first_step + report.training.steps;
   const auto& training = report.training;
   const auto steps = static_cast<double>(training.steps);
   sums_.samples += training.samples;

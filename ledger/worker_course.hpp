@@ -52,6 +52,8 @@ public:
   /// Reports with the last batch size, since there was another.
   std::uint64_t same_batch() const { return same_batch_; }
   double elapsed_seconds() const { return elapsed_seconds_; }
+  /// Of the run, at the last report.
+  std::uint64_t steps_done() const { return steps_done_; }
   /// Adds batch sizes, samples, steps and means to what is known of the worker.
   void describe(worker_summary& worker) const;
 
@@ -62,6 +64,7 @@ private:
   std::uint32_t lowest_batch_ = 0;
   std::uint32_t highest_batch_ = 0;
   double elapsed_seconds_ = 0;
+  std::uint64_t steps_done_ = 0;
   worker_summary sums_; ///< times: over all steps
   double split_steps_ = 0;
 };

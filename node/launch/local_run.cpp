@@ -139,7 +139,7 @@ int report_end(const local_run& made, const run_directory& run, bool json, const
     err << "dynamix-node: error: " << made.problem << "\n";
   if (json) {
     out << workers_json(made.summary);
-  } else if (made.summary.steps == 0) {
+  } else if (made.summary.samples == 0) {
     live.print("nothing was trained; run directory: " + run.path());
   } else {
     live.heading("\nworkers");

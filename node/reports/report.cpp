@@ -68,12 +68,26 @@ std::string batches_table(const run_records& records) {
   return cluster::text_table(rows, 2);
 }
 
+std::string decisions_text(const run_summary& summary) {
+  const auto& decisions = summary.decisions;
+  if (!summary.told)
+    return grouped(decisions.made) + " made; how many were applied is not known before a farewell";
+  return ledger::decisions_made_text(decisions.made, decisions.applied) + ", " + grouped(decisions.applied) +
+         " applied (" + grouped(decisions.late) + " late), " + grouped(decisions.superseded) + " superseded, " +
+         grouped(decisions.unapplied) + " unapplied, " +
+         (decisions.unapplied_by_loss > 0 ? grouped(decisions.unapplied_by_loss) + " unapplied by a loss, " : "") +
+         grouped(decisions.stale_refused) + " stale, " + grouped(decisions.lost) + " lost, " +
+         grouped(decisions.duplicated) + " duplicated" +
+         (summary.restarts > 0 ? ", since each worker's last start" : ""); // all else is of the whole run
+}
+
 /// What came of it, a line each; without a header.
 cells result_rows(const run_summary& summary) {
   const auto& decisions = summary.decisions;
+  const bool goes_on = summary.reason == ledger::no_farewell;
   cells rows = {{"cluster", summary.cluster + ", policy " + summary.policy + " (" + summary.mode + "), seed " +
                                 std::to_string(summary.seed)},
-                {"ended", (summary.succeeded ? "" : "FAILED: ") + printable(summary.reason)},
+                {"ended", (summary.succeeded || goes_on ? "" : "FAILED: ") + printable(summary.reason)},
                 {"test accuracy", summary.final_accuracy > 0 ? percent(summary.final_accuracy) : "not evaluated"},
                 {"training time", duration(summary.wall_seconds) + " for " + grouped(summary.samples) + " samples in " +
                                       grouped(summary.steps) +
@@ -86,15 +100,7 @@ cells result_rows(const run_summary& summary) {
         {"target", percent(summary.target_accuracy) + (summary.seconds_to_target < 0
                                                            ? " not reached"
                                                            : " reached after " + duration(summary.seconds_to_target))});
-  rows.push_back(
-      {"decisions",
-       ledger::decisions_made_text(decisions.made, decisions.applied) + ", " + grouped(decisions.applied) +
-           " applied (" + grouped(decisions.late) + " late), " + grouped(decisions.superseded) + " superseded, " +
-           grouped(decisions.unapplied) + " unapplied, " +
-           (decisions.unapplied_by_loss > 0 ? grouped(decisions.unapplied_by_loss) + " unapplied by a loss, " : "") +
-           grouped(decisions.stale_refused) + " stale, " + grouped(decisions.lost) + " lost, " +
-           grouped(decisions.duplicated) + " duplicated" +
-           (summary.restarts > 0 ? ", since each worker's last start" : "")}); // all else is of the whole run
+  rows.push_back({"decisions", decisions_text(summary)});
   if (decisions.interventions > 0)
     rows.push_back({"guard", "overrode the policy in " + grouped(decisions.interventions) + " of " +
                                  grouped(decisions.windows) + " windows"});

@@ -77,7 +77,7 @@ TEST(ReportEnd, PrintsNoTablesWhereNothingWasTrained) {
   report_end(made, run, false, "No checkpoint was written.\n", live, out, err);
   EXPECT_EQ(out.str(), "nothing was trained; run directory: nowhere\n");
   EXPECT_THAT(err.str(), HasSubstr("stopped before the end"));
-  made.summary.steps = 3;
+  made.summary.samples = 96;
   report_end(made, run, false, "", live, out, err);
   EXPECT_THAT(out.str(), HasSubstr("workers\n"));
 }

@@ -38,7 +38,7 @@ TEST(RunOutcome, SumsUpALiveRun) {
 TEST(RunOutcome, ARunWithoutFarewellsHasFailed) {
   auto records = sample_records();
   records.farewells.clear();
-  EXPECT_EQ(outcome_of(records, summarise(records)).failure, "no worker has said farewell");
+  EXPECT_EQ(outcome_of(records, summarise(records)).failure, ledger::no_farewell);
 }
 
 TEST(RunOutcome, RanksMayChangeHands) {

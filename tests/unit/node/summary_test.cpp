@@ -257,8 +257,36 @@ TEST(Summary, TakesTheReasonOfAFailedWorker) {
 TEST(Summary, SaysThatThereIsNothingBeforeTheFirstWindow) {
   const auto summary = summarise(run_records(pair_file()));
   EXPECT_FALSE(summary.succeeded);
-  EXPECT_EQ(summary.reason, "no worker has said farewell");
+  EXPECT_EQ(summary.reason, "it goes on, or was cut short: no worker has said farewell");
   EXPECT_EQ(summary.samples, 0U);
+}
+
+TEST(Summary, TellsOfARunThatGoesOnAsFarAsItsWindowsDo) {
+  auto records = sample_records();
+  records.farewells.clear();
+  records.file.training.target_accuracy = 0.8;
+  records.evaluations = {{.step = 10, .epoch = 1, .elapsed_seconds = 3, .test_accuracy = 0.7},
+                         {.step = 20, .epoch = 1, .elapsed_seconds = 4, .test_accuracy = 0.82},
+                         {.step = 30, .epoch = 2, .elapsed_seconds = 6, .test_accuracy = 0.85}};
+  for (std::size_t row = 2; row < records.rows.size(); ++row)
+    for (auto& worker : std::get<ledger::window>(records.rows[row].entry).workers) {
+      worker.report.first_step = 10 * (row - 2);
+      worker.report.epoch = row - 2;
+      worker.report.control_seconds = 0.02;
+    }
+  const auto summary = summarise(records);
+  EXPECT_FALSE(summary.succeeded);
+  EXPECT_EQ(summary.steps, 30U);
+  EXPECT_EQ(summary.epochs, 2U);
+  EXPECT_EQ(summary.seconds_to_target, 4) << "the first evaluation at the target";
+  EXPECT_NEAR(summary.control_fraction, 0.01, 1e-9) << "0.02 s of each window's 2 s";
+  const auto text = result_block(summary);
+  EXPECT_THAT(text, HasSubstr("reached after 4 s"));
+  EXPECT_THAT(text, HasSubstr("4 made; how many were applied is not known"));
+  EXPECT_THAT(text, Not(HasSubstr("FAILED")));
+  const auto object = nlohmann::json::parse(to_json(summary));
+  EXPECT_TRUE(object["decisions"]["applied"].is_null());
+  EXPECT_EQ(object["decisions"]["made"], 4);
 }
 
 TEST(Summary, CountsTheWindowsInWhichTheGuardSteppedIn) {
