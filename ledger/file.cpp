@@ -204,10 +204,14 @@ std::vector<row> read_file(const std::string& path, std::string& error) {
 
 std::vector<row> tail::read() {
   std::vector<row> rows;
-  for (std::string line; lines_.next(line);)
-    if (auto row = parse_line(line))
-      rows.push_back(std::move(*row));
+  read([&](const row& row) { rows.push_back(row); });
   return rows;
+}
+
+void tail::read(const std::function<void(const row&)>& take) {
+  for (std::string line; lines_.next(line);)
+    if (const auto row = parse_line(line))
+      take(*row);
 }
 
 std::unique_ptr<writer> open_file(const std::string& path, std::string& error, std::uint64_t keep_bytes) {

@@ -6,6 +6,7 @@
 #include "ledger/rows.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -43,6 +44,10 @@ public:
 
   /// The rows that were completed since the last call; none while the file does not exist.
   std::vector<row> read();
+  /// The same, one by one: of a ledger that was never read, all at once take several times its size.
+  void read(const std::function<void(const row&)>& take);
+  /// Passes over the rows that are there.
+  void skip() { lines_.skip_to_end(); }
 
 private:
   line_reader lines_;

@@ -244,4 +244,12 @@ void line_reader::skip_to(std::uint64_t place) {
   passing_over_ = true; // the line that `place` is in
 }
 
+void line_reader::skip_to_end() {
+  part_.reset();
+  buffer_.clear();
+  place_ = taken_ = searched_ = 0;
+  if (open_at(newest_part_begin(segments_of(path_))) && size_ > part_->begin())
+    skip_to(size_ - 1); // at the last newline
+}
+
 } // namespace dynamix::ledger

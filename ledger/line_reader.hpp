@@ -22,6 +22,8 @@ public:
   bool next(std::string& line);
   /// Goes to the first line behind `place` or, where that is compressed, to an earlier one.
   void skip_to(std::uint64_t place);
+  /// Behind all that is there now, with the rest of a torn line, without reading it.
+  void skip_to_end();
 
   /// The place behind the last line that was read. It rises, until another ledger takes the path.
   std::uint64_t position() const;

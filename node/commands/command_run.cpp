@@ -419,9 +419,11 @@ int run(const run_arguments& arguments, command_context& context) {
     spdlog::warn("listens_on_loopback reason={}", storage::quoted(caution));
   options.kernel = start_measuring(options);
   const auto watch = watch_for_preemption(arguments.preemption, run, options);
-  host_display display(*file, *host, run, context.out);
+  std::optional<host_display> display;
+  if (!arguments.log_to_stderr && arguments.swarm_processes == 0)
+    display.emplace(*file, *host, run, context.out);
   return train(std::move(options), run, {.stop = signals.token(), .one_host = signals.terminated()},
-               arguments.log_to_stderr || arguments.swarm_processes > 0 ? nullptr : &display, context.err);
+               display ? &*display : nullptr, context.err);
 }
 
 } // namespace

@@ -80,8 +80,7 @@ state_source from_ledger(const run_directory& run, const cluster::cluster_file& 
   const auto tail = std::make_shared<ledger::tail>(run.ledger());
   const auto live = std::make_shared<ledger::run>(file);
   return [tail, live](std::string&) {
-    for (const auto& row : tail->read())
-      live->add(row);
+    tail->read([&](const ledger::row& row) { live->add(row); });
     return dashboard::state_json(*live, {.history = false});
   };
 }

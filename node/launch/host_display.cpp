@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds progress_look_interval{200};
 host_display::host_display(const cluster::cluster_file& file, const cluster::host& host, const run_directory& run,
                            std::ostream& out)
     : file_(file), host_(host), run_(run), live_(out, output_style::detect()), tail_(run.ledger()) {
-  tail_.read(); // an earlier life's rows are not this one's progress
+  tail_.skip(); // an earlier life's rows are not this one's progress
 }
 
 void host_display::begin(std::shared_ptr<const dashboard::server> page) {

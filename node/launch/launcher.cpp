@@ -93,7 +93,7 @@ public:
                                               : describe_process(options_, host, resumed);
                    }),
         tail_(options.run.ledger()), run_(file_of_run(options)) {
-    tail_.read(); // an earlier life's rows are not this one's progress
+    tail_.skip(); // an earlier life's rows are not this one's progress
   }
 
   std::string start() { return processes_.start_all(options_.resume, options_.later); }

@@ -1,6 +1,7 @@
 #include "ledger/codec.hpp"
 #include "ledger/file.hpp"
 #include "ledger/progress.hpp"
+#include "ledger/segments.hpp"
 #include "tests/temporary_directory.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
@@ -276,6 +277,47 @@ TEST(LedgerTail, ReadsEachWholeLineOnce) {
   file << line.substr(10) << "\n" << line << "\n" << std::flush;
   EXPECT_EQ(tail.read().size(), 2U);
   EXPECT_TRUE(tail.read().empty());
+}
+
+TEST(LedgerTail, SkipsTheRowsThatAreThere) {
+  const temporary_directory directory;
+  const std::string path = directory.path() + "/windows.jsonl";
+  ledger::tail tail(path);
+  tail.skip(); // there is no file yet
+  const auto line_of = [](const char* host) {
+    return ledger::to_json_line({1, ledger::event{ledger::event_kind::joined, host, ""}});
+  };
+  std::ofstream file(path);
+  file << line_of("ada") << "\n" << std::flush;
+  EXPECT_EQ(tail.read().size(), 1U);
+
+  file << line_of("ben") << "\n" << line_of("cat") << "\n" << std::flush;
+  ledger::tail whole(path);
+  whole.skip();
+  EXPECT_TRUE(whole.read().empty());
+  file << line_of("cat").substr(0, 10) << std::flush;
+  ledger::tail torn(path);
+  torn.skip();
+  EXPECT_TRUE(torn.read().empty());
+  file << "\n" << line_of("dot") << "\n" << std::flush;
+  for (auto* each : {&whole, &torn}) {
+    const auto rows = each->read();
+    ASSERT_EQ(rows.size(), 1U);
+    EXPECT_EQ(std::get<ledger::event>(rows[0].entry).host, "dot");
+  }
+}
+
+TEST(LedgerTail, SkipsTheSegmentsOfALedgerWhoseNewestPartIsEmpty) {
+  const temporary_directory directory;
+  const std::string path = directory.path() + "/windows.jsonl";
+  const std::string line = ledger::to_json_line({1, ledger::event{ledger::event_kind::joined, "ada", ""}}) + "\n";
+  std::ofstream(ledger::segment_path(path, 0)) << line;
+  std::ofstream file(path);
+  ledger::tail tail(path);
+  tail.skip();
+  EXPECT_TRUE(tail.read().empty());
+  file << line << line << std::flush;
+  EXPECT_EQ(tail.read().size(), 2U);
 }
 
 } // namespace
