@@ -4,10 +4,12 @@
 #include "links/openssl_handles.hpp"
 
 #include <array>
+#include <cstdio>
 #include <ctime>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <openssl/sha.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
 
@@ -41,6 +43,12 @@ std::string sign(const identity& own, std::span<const std::uint8_t> bytes, std::
   return "";
 }
 
+/// Another once another file takes the path.
+::ino_t number_of(const std::string& path) {
+  struct ::stat file {};
+  return ::stat(path.c_str(), &file) == 0 ? file.st_ino : 0;
+}
+
 /// 64 bytes of hexadecimal digits, or none.
 std::vector<std::uint8_t> read_hexadecimal(std::string_view digits) {
   std::vector<std::uint8_t> bytes;
@@ -69,9 +77,15 @@ storage::file_writer signing_writer(std::string directory, std::string host) {
   return [directory = std::move(directory),
           host = std::move(host)](const std::string& path, std::span<const std::uint8_t> bytes) -> std::string {
     const auto beside = path + storage::signature_suffix;
-    ::unlink(beside.c_str());
-    if (auto problem = storage::write_private_file(path, bytes); !problem.empty())
+    const auto before = beside + ".before";
+    const auto file_before = number_of(path);
+    const bool was_signed = ::rename(beside.c_str(), before.c_str()) == 0;
+    if (auto problem = storage::write_private_file(path, bytes); !problem.empty()) {
+      if (was_signed && number_of(path) == file_before) // which keeps its signature
+        ::rename(before.c_str(), beside.c_str());
       return problem;
+    }
+    ::unlink(before.c_str()); // also that of a writer that was interrupted
     identity own;
     std::string text;
     if (auto problem = read_identity(directory, host, std::time(nullptr), own); !problem.empty())

@@ -280,6 +280,25 @@ std::vector<std::string> checkpoints_up_to(const std::string& directory, std::ui
   return paths;
 }
 
+std::vector<unfinished_checkpoint> unfinished_checkpoints(const std::string& directory) {
+  constexpr std::size_t random_part = 7; // ".XXXXXX" of storage::write_private_file, ".before" of a signature
+  std::vector<unfinished_checkpoint> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    auto name = entry->path().filename().string();
+    if (name.size() <= random_part || name[name.size() - random_part] != '.')
+      continue;
+    name.resize(name.size() - random_part);
+    if (name.ends_with(storage::signature_suffix))
+      name.resize(name.size() - std::string_view(storage::signature_suffix).size());
+    if (unfinished_checkpoint torn{.path = entry->path().string(), .of = directory + "/" + name};
+        step_of(name, torn.step))
+      found.push_back(std::move(torn));
+  }
+  return found;
+}
+
 newest_result newest_checkpoint(const std::string& directory) {
   newest_result newest;
   std::vector<std::pair<std::uint64_t, std::string>> candidates;

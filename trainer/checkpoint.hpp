@@ -69,6 +69,14 @@ std::string read_checkpoint(const std::string& path, checkpoint& state);
 std::vector<std::string> checkpoints_up_to(const std::string& directory, std::uint64_t step,
                                            const std::string& host = "");
 
+/// What whoever was killed while it wrote a checkpoint or its signature has left.
+struct unfinished_checkpoint {
+  std::string path;
+  std::string of; ///< the checkpoint's path
+  std::uint64_t step = 0;
+};
+std::vector<unfinished_checkpoint> unfinished_checkpoints(const std::string& directory);
+
 struct newest_result {
   std::string path; ///< empty when the directory holds no checkpoint that can be read
   checkpoint state;

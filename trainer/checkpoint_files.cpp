@@ -5,21 +5,11 @@
 namespace dynamix::trainer {
 
 std::string checkpoint_files::write(const checkpoint& state) {
-  if (!enabled())
-    return {};
-  auto path = write_to(checkpoint_path(directory_, state.step), state);
-  if (!path.empty())
-    remove_old(state.step, "");
-  return path;
+  return write_as(state, "");
 }
 
 std::string checkpoint_files::write_for_host(const checkpoint& state, const std::string& host) {
-  if (!enabled())
-    return {};
-  auto path = write_to(checkpoint_path(directory_, state.step, host), state);
-  if (!path.empty())
-    remove_old(state.step, host);
-  return path;
+  return write_as(state, host);
 }
 
 /// Whoever wrote them: another member may have been the first before. Later ones are of a run that was resumed from an
@@ -31,12 +21,22 @@ void checkpoint_files::remove_old(std::uint64_t step, const std::string& host) c
     std::filesystem::remove(written[i], ignored);
     std::filesystem::remove(written[i] + storage::signature_suffix, ignored);
   }
+  for (const auto& torn : unfinished_checkpoints(directory_))
+    if (torn.step <= step && torn.of == checkpoint_path(directory_, torn.step, host)) {
+      std::error_code ignored;
+      std::filesystem::remove(torn.path, ignored);
+    }
 }
 
-std::string checkpoint_files::write_to(const std::string& path, const checkpoint& state) {
+std::string checkpoint_files::write_as(const checkpoint& state, const std::string& host) {
+  if (!enabled())
+    return {};
   std::error_code failed; // writing says it better
   std::filesystem::create_directories(directory_, failed);
+  const auto path = checkpoint_path(directory_, state.step, host);
   problem_ = write_checkpoint(path, state, write_);
+  if (std::filesystem::exists(path, failed)) // also where it could not be signed
+    remove_old(state.step, host);
   if (!problem_.empty())
     return {};
   newest_ = path;

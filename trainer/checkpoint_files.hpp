@@ -25,7 +25,7 @@ public:
   const std::string& problem() const { return problem_; }
 
 private:
-  std::string write_to(const std::string& path, const checkpoint& state);
+  std::string write_as(const checkpoint& state, const std::string& host);
   void remove_old(std::uint64_t step, const std::string& host) const;
 
   std::string directory_;

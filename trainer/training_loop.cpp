@@ -363,6 +363,8 @@ void training_loop::write_checkpoint() {
   state_.checkpointed_samples = state_.reached.samples;
   if (const auto path = state_.checkpoints.write(state_.capture()); !path.empty())
     watcher_.checkpoint_written(path, state_.reached.step);
+  else if (const auto& problem = state_.checkpoints.problem(); !problem.empty())
+    watcher_.checkpoint_failed(problem, state_.reached.step);
 }
 
 } // namespace dynamix::trainer

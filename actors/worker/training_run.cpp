@@ -158,6 +158,10 @@ public:
     spdlog::info("checkpoint_written step={} path={}", step, path);
   }
 
+  void checkpoint_failed(const std::string& problem, std::uint64_t step) override {
+    spdlog::error("checkpoint_failed step={} error={}", step, storage::quoted(problem));
+  }
+
   session::step_request request() override {
     if (run_.stop_.load(std::memory_order_relaxed))
       return session::step_request::stop;

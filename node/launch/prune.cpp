@@ -1,6 +1,7 @@
 #include "node/launch/prune.hpp"
 
 #include "node/launch/run_directory.hpp"
+#include "node/launch/run_lock.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/beneath.hpp"
 #include "trainer/checkpoint.hpp"
@@ -81,8 +82,13 @@ void add_parts(const run_directory& run, prune_plan& plan) {
   if (const auto traces = run.path() + "/traces"; is_own_directory(traces))
     for (fs::directory_iterator entry(traces, error), end; !error && entry != end; entry.increment(error))
       add_file(run, entry->path(), "a trace", plan);
+  for (fs::directory_iterator entry(run.path(), error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().filename().string().starts_with("preemption-"))
+      add_file(run, entry->path(), "what a command of --preemption printed", plan);
   if (!is_own_directory(run.checkpoints()))
     return;
+  for (const auto& torn : trainer::unfinished_checkpoints(run.checkpoints()))
+    add_file(run, torn.path, "a checkpoint that was not written to its end", plan);
   const auto newest = trainer::newest_checkpoint(run.checkpoints());
   if (newest.path.empty())
     return;
@@ -105,7 +111,7 @@ prune_plan plan_pruning(const std::string& directory, const prune_options& optio
     const auto age = std::chrono::duration_cast<std::chrono::hours>(now - run.written);
     const auto newer = place++;
     bytes += run.bytes;
-    if (age < in_use_for)
+    if (age < in_use_for || is_running(run.directory))
       plan.in_use.push_back(path);
     else if (options.keep_for.count() > 0 && age >= options.keep_for)
       plan.removals.push_back({path, "", run.bytes, fmt::format("last written to {} days ago", age.count() / 24)});
@@ -125,7 +131,9 @@ std::vector<std::string> prune(const prune_plan& plan) {
   for (const auto& each : plan.removals) {
     std::error_code error;
     std::string problem;
-    if (each.within.empty()) {
+    if (is_running(run_directory(each.within.empty() ? each.path : each.within))) { // since it was planned
+      problem = "the run goes on";
+    } else if (each.within.empty()) {
       fs::remove_all(each.path, error); // follows no link
       problem = error ? error.message() : "";
     } else { // since it was planned, a directory of the run may have become a link

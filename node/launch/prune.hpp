@@ -23,7 +23,8 @@ struct removal {
 
 struct prune_plan {
   std::vector<removal> removals;
-  std::vector<std::string> in_use; ///< runs that were written to within the last hour: nothing of them is removed
+  std::vector<std::string> in_use; ///< runs that are running, or were written to within the last hour: nothing of
+                                   ///< them is removed
   std::uint64_t kept_bytes = 0;    ///< of the runs, when that is done
 };
 

@@ -14,6 +14,12 @@ namespace {
 
 constexpr std::chrono::milliseconds lock_look_interval{50};
 
+constexpr auto lock_suffix = ".lock";
+
+std::string whole_lock(const run_directory& run) {
+  return run.path() + "/run" + lock_suffix;
+}
+
 /// Of the process that holds it, by its own word.
 std::string holder_of(int file) {
   char text[24] = "";
@@ -29,7 +35,7 @@ std::string holder_of(int file) {
 std::string lock_run(const run_directory& run, const std::string& host, std::chrono::milliseconds patience,
                      const std::stop_token& stop) {
   static std::set<std::string> held;
-  const auto path = std::filesystem::absolute(host.empty() ? run.path() + "/run.lock" : run.log(host) + ".lock")
+  const auto path = std::filesystem::absolute(host.empty() ? whole_lock(run) : run.log(host) + lock_suffix)
                         .lexically_normal()
                         .string();
   if (held.contains(path))
@@ -56,6 +62,24 @@ std::string lock_run(const run_directory& run, const std::string& host, std::chr
     const auto written = ::pwrite(file, id.data(), id.size(), 0);
   held.insert(path);
   return "";
+}
+
+bool is_running(const run_directory& run) {
+  const auto is_held = [](const std::string& path) {
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const bool held = file >= 0 && ::flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (file >= 0)
+      ::close(file);
+    return held;
+  };
+  if (is_held(whole_lock(run)))
+    return true;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(run.path() + "/logs", error), end; !error && entry != end;
+       entry.increment(error))
+    if (entry->path().extension() == lock_suffix && is_held(entry->path().string()))
+      return true;
+  return false;
 }
 
 } // namespace dynamix::node

@@ -17,4 +17,7 @@ namespace dynamix::node {
 std::string lock_run(const run_directory& run, const std::string& host = "", std::chrono::milliseconds patience = {},
                      const std::stop_token& stop = {});
 
+/// Whether some process runs the run, or a host in it, on this machine.
+bool is_running(const run_directory& run);
+
 } // namespace dynamix::node

@@ -80,6 +80,13 @@ TEST_F(FileSignature, OfAFileThatCouldNotBeSignedIsNotTheOneBefore) {
   EXPECT_EQ(check().signer, "");
 }
 
+TEST_F(FileSignature, StaysWhereTheFileCannotBeWritten) {
+  std::filesystem::remove(path());
+  std::filesystem::create_directory(path()); // which no file can replace
+  EXPECT_NE(signing_writer(keys_.path("ada"), "ada")(path(), content_), "");
+  EXPECT_TRUE(std::filesystem::exists(beside()));
+}
+
 TEST(SecretFile, EndsBeforeItsLineEnds) {
   const temporary_keys directory;
   ASSERT_EQ(write_private_file(directory.path("secret"), "known to few\r\n\n"), "");

@@ -10,7 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <fcntl.h>
 #include <filesystem>
+#include <sys/file.h>
+#include <unistd.h>
 
 namespace dynamix::node {
 namespace {
@@ -158,6 +161,43 @@ TEST_F(Prune, RemovesOnlyWhenItIsTold) {
   EXPECT_EQ(done.at("removals").size(), 5U);
   EXPECT_FALSE(fs::exists(run.trace()));
   EXPECT_EQ(ask({"prune", directory_.path() + "/missing"}).code, exit_refused);
+}
+
+TEST_F(Prune, LeavesARunThatIsRunningAloneHoweverLongItHasWrittenNothing) {
+  const auto whole = make_run("whole", 100);
+  const auto host = make_run("host", 100);
+  const auto later = make_run("later", 100);
+  fs::create_directories(host.path() + "/logs");
+  const auto hold = [](const std::string& path) {
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    EXPECT_EQ(::flock(file, LOCK_EX), 0);
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(100));
+    return file;
+  };
+  const int held[] = {hold(whole.path() + "/run.lock"), hold(host.log("ada") + ".lock")};
+  const auto planned = plan({.keep_for = std::chrono::hours(24)});
+  EXPECT_THAT(planned.in_use, UnorderedElementsAre(whole.path(), host.path()));
+  EXPECT_THAT(paths(planned), ElementsAre("later"));
+
+  const int begun = hold(later.path() + "/run.lock");
+  EXPECT_THAT(prune(planned), ElementsAre(HasSubstr("the run goes on")));
+  EXPECT_TRUE(fs::exists(later.path()));
+  ::close(begun);
+  EXPECT_THAT(prune(planned), IsEmpty());
+  EXPECT_FALSE(fs::exists(later.path()));
+  for (const int each : held)
+    ::close(each);
+}
+
+TEST_F(Prune, RemovesWhatInterruptedWritesAndNoticesHaveLeft) {
+  const auto run = make_run("run", 5);
+  const auto torn = trainer::checkpoint_path(run.checkpoints(), 40) + ".aB3xYz";
+  for (const auto& path : {torn, run.path() + "/preemption-ada"}) {
+    ASSERT_EQ(storage::write_file_atomically(path, std::string("x")), "");
+    fs::last_write_time(path, now_ - std::chrono::hours(5));
+  }
+  EXPECT_THAT(paths(plan()), testing::IsSupersetOf({fs::relative(torn, directory_.path()).string(),
+                                                    std::string("run/preemption-ada")}));
 }
 
 } // namespace

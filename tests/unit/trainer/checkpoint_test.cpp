@@ -231,6 +231,41 @@ TEST(CheckpointFiles, KeepAsManyAsTheyAreToldAlsoOfAHostsOwn) {
   EXPECT_EQ(checkpoints_up_to(folder.path(), 40, "ben").size(), 1U);
 }
 
+TEST(CheckpointFiles, KeepNoMoreWhereTheyCannotBeSigned) {
+  const temporary_directory folder;
+  checkpoint_files files(
+      folder.path(),
+      [](const std::string& path, std::span<const std::uint8_t> bytes) {
+        return storage::write_private_file(path, bytes) + "not signed";
+      },
+      2);
+  auto state = sample();
+  for (const std::uint64_t step : {10, 20, 30}) {
+    state.step = step;
+    EXPECT_EQ(files.write(state), "");
+    EXPECT_EQ(files.problem(), "not signed");
+  }
+  EXPECT_EQ(checkpoints_up_to(folder.path(), 30).size(), 2U);
+}
+
+TEST(CheckpointFiles, RemoveWhatWasLeftByWhoeverWasKilledWhileItWrote) {
+  const temporary_directory folder;
+  const auto of = [&](std::uint64_t step, const std::string& host = "") {
+    return std::filesystem::path(checkpoint_path(folder.path(), step, host)).filename().string();
+  };
+  const auto torn = {folder.write(of(10) + ".aB3xYz", "half"), folder.write(of(20) + ".sig.aB3xYz", "half")};
+  const auto others = {folder.write(of(10, "ada") + ".aB3xYz", "a host's own"),
+                       folder.write(of(30) + ".aB3xYz", "of a run that was resumed earlier"),
+                       folder.write("notes.aB3xYz", "not of ours")};
+  auto state = sample();
+  state.step = 20;
+  ASSERT_NE(checkpoint_files(folder.path()).write(state), "");
+  for (const auto& path : torn)
+    EXPECT_FALSE(std::filesystem::exists(path)) << path;
+  for (const auto& path : others)
+    EXPECT_TRUE(std::filesystem::exists(path)) << path;
+}
+
 TEST(NewestCheckpoint, PassesOverWhatIsDamagedAndSaysSo) {
   const temporary_directory folder;
   auto state = sample();

@@ -74,6 +74,9 @@ public:
   }
   void evaluated(const messages::evaluation_report& report) override { evaluations.push_back(report); }
   void checkpoint_written(const std::string& path, std::uint64_t step) override { checkpoints[step] = path; }
+  void checkpoint_failed(const std::string& problem, std::uint64_t step) override {
+    failed_checkpoints[step] = problem;
+  }
   void step_completed(std::uint64_t) override {}
   void step_dropped(const std::string& reason) override { dropped.push_back(reason); }
   step_request request() override {
@@ -85,6 +88,7 @@ public:
   std::vector<window_record> windows;
   std::vector<messages::evaluation_report> evaluations;
   std::map<std::uint64_t, std::string> checkpoints;
+  std::map<std::uint64_t, std::string> failed_checkpoints;
   std::vector<std::string> dropped;
 
 private:
@@ -109,6 +113,7 @@ struct rank_result {
   std::vector<window_record> windows;
   std::vector<messages::evaluation_report> evaluations;
   std::map<std::uint64_t, std::string> checkpoints;
+  std::map<std::uint64_t, std::string> failed_checkpoints;
   std::vector<std::string> dropped;
   messages::decision_counts decisions;
   std::vector<torch::Tensor> parameters;
@@ -164,6 +169,7 @@ inline rank_result train_rank(const rank_options& options, const dataset& train,
   result.windows = watcher.windows;
   result.evaluations = watcher.evaluations;
   result.checkpoints = watcher.checkpoints;
+  result.failed_checkpoints = watcher.failed_checkpoints;
   result.dropped = watcher.dropped;
   result.decisions = slot.close();
   for (const auto& parameter : model->parameters())

@@ -3,6 +3,7 @@
 #include "tiny_training.hpp"
 #include "trainer/training_loop.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -306,6 +307,20 @@ TEST(TrainingLoop, ClipsTheReducedGradient) {
     moved += (results[0].parameters[i] - before[i]).square().sum().item<double>();
   EXPECT_NEAR(std::sqrt(moved), 0.001, 1e-6);
   EXPECT_GT(results[0].windows[0].statistics.gradient_norm, 0.001);
+}
+
+TEST(TrainingLoop, TellsOfEachCheckpointThatFailsAtOnce) {
+  const temporary_directory directory;
+  const auto train = tiny_dataset(60, 1);
+  const auto test = tiny_dataset(20, 2);
+  rank_options options;
+  options.loop.training.checkpoint_every_epochs = 0.35;
+  options.loop.checkpoint_directory = directory.write("file", "in its place");
+  const auto result = train_ranks({options}, train, test)[0];
+  EXPECT_TRUE(result.checkpoints.empty());
+  EXPECT_GE(result.failed_checkpoints.size(), 2U);
+  EXPECT_LT(result.failed_checkpoints.begin()->first, result.steps) << "before the end";
+  EXPECT_THAT(result.failed_checkpoints.begin()->second, ::testing::HasSubstr("cannot write"));
 }
 
 /// Notes the batch size and the computing time of each of its steps.
