@@ -196,7 +196,7 @@ TEST_F(Prune, RemovesWhatInterruptedWritesAndNoticesHaveLeft) {
     ASSERT_EQ(storage::write_file_atomically(path, std::string("x")), "");
     fs::last_write_time(path, now_ - std::chrono::hours(5));
   }
-  EXPECT_THAT(paths(plan()), testing::IsSupersetOf({fs::relative(torn, directory_.path()).string(),
+  EXPECT_THAT(paths(plan()), ::testing::IsSupersetOf({fs::relative(torn, directory_.path()).string(),
                                                     std::string("run/preemption-ada")}));
 }
 
