@@ -5,6 +5,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace dynamix::actors {
 
@@ -14,12 +15,19 @@ part_outcome judge_run(const membership& members, const std::vector<messages::fa
   if (const auto doubts = members.doubts(); succeeded > 0 && !doubts.empty())
     return {false, fmt::format("{} said that training was complete, and {}, who trained with it, were lost",
                                members.names(member_state::departed), doubts)};
-  if (succeeded > 0)
+  if (succeeded > 0 && std::ranges::none_of(farewells, messages::tells_completion)) {
+    const auto stopped = *std::ranges::max_element(farewells, {}, [](const auto& said) {
+      return std::pair(said.succeeded, said.steps);
+    });
     return {true,
-            static_cast<std::size_t>(succeeded) == members.state().members.size()
-                ? "all workers have finished"
-                : fmt::format("{} finished", members.names(member_state::departed)),
-            std::ranges::none_of(farewells, messages::tells_completion)};
+            fmt::format("training was stopped after step {}{}", stopped.steps,
+                        stopped.reason == messages::stopped_reason ? "" : ": " + stopped.reason),
+            true};
+  }
+  if (succeeded > 0)
+    return {true, static_cast<std::size_t>(succeeded) == members.state().members.size()
+                      ? "all workers have finished"
+                      : fmt::format("{} finished", members.names(member_state::departed))};
   if (const auto rank = members.state().finished_before)
     return {true, fmt::format("{} finished under a previous arbitrator", members.state().members[*rank].host)};
   if (!farewells.empty() && std::ranges::all_of(farewells, messages::tells_leave) &&

@@ -237,42 +237,43 @@ int train(actors::host_options options, const run_directory& run, const actors::
   const auto outcome = actors::run_host(options, stop);
   manager.tell(stopping("writes results: " + printable(outcome.reason)));
   bool succeeded = outcome.succeeded;
+  auto reason = outcome.reason;
+  const auto fail_by = [&](const char* event, const std::string& problem) {
+    spdlog::error("{} error={}", event, storage::quoted(problem));
+    if (std::exchange(succeeded, false))
+      reason = problem;
+  };
   for (const auto& [ended, said, evaluations] : outcome.workers)
     if (!said.host.empty() && (said.steps > 0 || outcome.left))
       if (const auto problem =
               storage::write_file_atomically(run.worker(said.host), ledger::to_json(said, evaluations));
-          !problem.empty()) {
-        spdlog::error("farewell_not_written error={}", storage::quoted(problem));
-        succeeded = false;
-      }
+          !problem.empty())
+        fail_by("farewell_not_written", problem);
   // The arbitrator's ledger tells the whole run.
   run_summary summary;
   const bool whole = options.file->arbitrator_host().name == options.host && !outcome.left;
-  if (whole) {
-    if (const auto problem = write_results(run, {}, succeeded ? "" : outcome.reason, summary); !problem.empty()) {
-      spdlog::error("results_not_written error={}", storage::quoted(problem));
-      succeeded = false;
-    }
-  }
+  if (whole)
+    if (const auto problem = write_results(run, {}, succeeded ? "" : reason, summary); !problem.empty())
+      fail_by("results_not_written", problem);
   const bool completed = succeeded && !outcome.stopped;
   if (succeeded && (completed || outcome.left))
-    spdlog::info("host_ended reason={}", storage::quoted(outcome.reason));
+    spdlog::info("host_ended reason={}", storage::quoted(reason));
   else if (outcome.stopped)
-    spdlog::warn("host_stopped reason={} checkpoint={}", storage::quoted(outcome.reason),
+    spdlog::warn("host_stopped reason={} checkpoint={}", storage::quoted(reason),
                  storage::quoted(outcome.checkpoint));
   else
-    spdlog::error("host_failed reason={} checkpoint={}", storage::quoted(outcome.reason),
+    spdlog::error("host_failed reason={} checkpoint={}", storage::quoted(reason),
                   storage::quoted(outcome.checkpoint));
   spdlog::default_logger()->flush();
   if (display != nullptr)
-    display->end(whole ? &summary : nullptr, printable(outcome.reason));
+    display->end(whole ? &summary : nullptr, printable(reason));
   const auto code = exit_of_host({.succeeded = succeeded,
                                   .completed = completed,
                                   .stopped = outcome.stopped,
                                   .left = outcome.left,
                                   .asked = stop.stop.stop_requested()});
   if (display != nullptr && code != exit_done)
-    err << why_undone(code, printable(outcome.reason), run);
+    err << why_undone(code, printable(reason), run);
   return code;
 }
 

@@ -86,6 +86,29 @@ TEST_F(Completion, StandsWhereAStopWasAskedOfAll) {
   EXPECT_TRUE(members.ending(now));
 }
 
+TEST_F(Completion, IsNotTheReasonOfARunThatWasStopped) {
+  start();
+  members.stop_asked();
+  for (const auto* host : {"ada", "ben", "cy"}) {
+    farewells.push_back({.host = host,
+                         .rank = rank_of(host),
+                         .succeeded = true,
+                         .reason = "stopped",
+                         .steps = 7,
+                         .decisions = {},
+                         .end = messages::farewell_end::stopped});
+    members.departed(farewells.back(), now);
+  }
+  const auto outcome = judge_run(members, farewells, true, "why");
+  EXPECT_TRUE(outcome.succeeded);
+  EXPECT_TRUE(outcome.stopped);
+  EXPECT_EQ(outcome.reason, "training was stopped after step 7");
+  for (auto& said : farewells)
+    said.reason = "50 steps in a row were dropped";
+  EXPECT_EQ(judge_run(members, farewells, false, "why").reason,
+            "training was stopped after step 7: 50 steps in a row were dropped");
+}
+
 TEST_F(Completion, OfASingleWorkerStandsAtOnce) {
   file.hosts.resize(2);
   members = membership(file, timeouts);
