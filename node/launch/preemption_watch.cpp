@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -41,8 +42,11 @@ std::optional<std::string> run_command(const std::stop_token& stop, const std::s
     return std::nullopt;
   const auto deadline = std::chrono::steady_clock::now() + command_patience;
   while (child.running())
-    if (std::chrono::steady_clock::now() > deadline || !sleep_for(stop, poll_interval))
-      return std::nullopt; // its destructor ends it
+    if (std::chrono::steady_clock::now() > deadline || !sleep_for(stop, poll_interval)) {
+      ::kill(-child.id(), SIGKILL); // with what the shell has started
+      std::filesystem::remove(scratch, ignored);
+      return std::nullopt;
+    }
   const auto said = notice_in(scratch);
   std::filesystem::remove(scratch, ignored);
   return child.poll()->well() ? std::optional(said) : std::nullopt;

@@ -1,12 +1,18 @@
 #include "node/launch/preemption_watch.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/temporary_directory.hpp"
+#include "tests/wait_until.hpp"
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fmt/core.h>
 #include <functional>
 #include <future>
 #include <string>
+#include <thread>
 
 namespace dynamix::node {
 namespace {
@@ -46,6 +52,30 @@ TEST_F(PreemptionWatch, TellsOfACommandThatEndsWell) {
 TEST_F(PreemptionWatch, EndsAtOnceWhileACommandRuns) {
   const preemption_watch watch("command:sleep 1000", directory.path() + "/said",
                                [](const auto&) { ADD_FAILURE() << "nobody gave a notice"; });
+}
+
+TEST_F(PreemptionWatch, LeavesNoProcessOfACommandBehind) {
+  const auto file = directory.path() + "/id";
+  {
+    const preemption_watch watch(
+        fmt::format("command:sh -c 'echo $$ >{0}.new; mv {0}.new {0}; exec sleep 1000' | cat", file),
+        directory.path() + "/said", [](const auto&) { ADD_FAILURE() << "nobody gave a notice"; });
+    ASSERT_TRUE(wait_until([&] { return std::filesystem::exists(file); }));
+  }
+  std::string id;
+  ASSERT_EQ(storage::read_file(file, 100, id), "");
+  const auto lives = [&] {
+    std::string state;
+    storage::read_file(fmt::format("/proc/{}/stat", std::stoi(id)), 4096, state);
+    return !state.empty() && state.find(") Z ") == std::string::npos;
+  };
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (lives() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_FALSE(lives());
+  if (lives())
+    ::kill(std::stoi(id), SIGKILL);
+  EXPECT_FALSE(std::filesystem::exists(directory.path() + "/said"));
 }
 
 } // namespace
