@@ -46,6 +46,9 @@ void add_ledger(CLI::App& app, command_context& context);
 void add_prune(CLI::App& app, command_context& context);
 void add_keys(CLI::App& app, command_context& context);
 
+/// A check of options that take a whole number of 64 bits: the parser takes "-1" and what is too large for others.
+std::string refuse_number(const std::string& text);
+
 /// Writes "dynamix-node: error: MESSAGE" and returns exit_refused.
 int refuse(std::ostream& err, const std::string& message);
 /// The same, but returns exit_failed.

@@ -67,6 +67,7 @@ void add_explain(CLI::App& app, command_context& context) {
   command->add_option("--run", arguments->run, "Run directory")->required();
   auto* window =
       command->add_option("--window", arguments->window, "Window, from 1 (default: the newest that was decided)")
+          ->check(refuse_number)
           ->check([](const std::string& text) {
             return text.find_first_not_of('0') == std::string::npos ? std::string("windows are counted from 1")
                                                                     : std::string();

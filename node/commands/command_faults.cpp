@@ -9,10 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <fmt/core.h>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <sys/resource.h>
 
@@ -28,7 +28,7 @@ struct faults_arguments {
   std::string plan;
   std::string cluster;
   std::string out;
-  std::string seed;
+  std::optional<std::uint64_t> seed;
   std::vector<std::string> set;
   std::uint32_t repeat = 0; ///< 0: as the plan says
   bool json = false;
@@ -41,12 +41,7 @@ std::optional<faults::fault_plan> load_plan(const faults_arguments& arguments, s
     refuse_at(err, error);
   if (!read.errors.empty())
     return std::nullopt;
-  const auto& seed = arguments.seed;
-  if (!seed.empty() &&
-      std::from_chars(seed.data(), seed.data() + seed.size(), read.plan.seed).ptr != seed.data() + seed.size()) {
-    refuse(err, "--seed is " + seed + "; it must be a whole number");
-    return std::nullopt;
-  }
+  read.plan.seed = arguments.seed.value_or(read.plan.seed);
   if (arguments.repeat > 0 && !faults::repeat_faults(read.plan, arguments.repeat)) {
     refuse(err, fmt::format("--repeat is {}, but no fault of the plan repeats", arguments.repeat));
     return std::nullopt;
@@ -278,7 +273,7 @@ void add_faults(CLI::App& app, command_context& context) {
   command->add_option("--cluster", arguments->cluster, "Overrides the plan's cluster file");
   add_set(*command, arguments->set);
   command->add_option("--out", arguments->out, "Run directory, new or empty (default: runs/faults-<plan>-<UTC time>)");
-  command->add_option("--seed", arguments->seed, "Overrides the plan's seed");
+  command->add_option("--seed", arguments->seed, "Overrides the plan's seed")->check(refuse_number);
   command->add_option("--repeat", arguments->repeat, "Overrides the plan's repeat, in each fault that repeats")
       ->check(CLI::Range(1U, faults::endless - 1));
   command->add_flag("--json", arguments->json, "Print the verdict as JSON, and nothing else, on standard output");

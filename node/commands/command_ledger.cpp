@@ -62,7 +62,7 @@ void add_ledger(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<ledger_arguments>();
   auto* command = app.add_subcommand("ledger", "Print a run's ledger, all its parts as one: a JSON object per line");
   command->add_option("--run", arguments->run, "Run directory")->required();
-  command->add_option("--from", arguments->from, "Begin at this place in the ledger, in bytes");
+  command->add_option("--from", arguments->from, "Begin at this place in the ledger, in bytes")->check(refuse_number);
   command->add_flag("--places", arguments->places, "Print before each line the place of the next one");
   command->add_flag("--follow", arguments->follow,
                     "Go on with what is appended, until nobody reads the output any more");

@@ -5,10 +5,15 @@
 #include "settings/field.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <fmt/core.h>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <ostream>
 #include <sstream>
+#include <system_error>
 
 namespace dynamix::node {
 namespace {
@@ -154,6 +159,14 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
 int fail(std::ostream& err, const std::string& message) {
   err << "dynamix-node: error: " << message << "\n";
   return exit_failed;
+}
+
+std::string refuse_number(const std::string& text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size()
+             ? ""
+             : fmt::format("{} is not a whole number from 0 to {}", text, std::numeric_limits<std::uint64_t>::max());
 }
 
 int refuse(std::ostream& err, const std::string& message) {

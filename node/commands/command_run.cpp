@@ -151,8 +151,10 @@ std::string read_reach(const std::vector<std::string>& texts, actors::host_optio
     const auto equals = text.find('=');
     const auto colon = text.rfind(':');
     std::uint16_t port = 0;
-    if (equals == std::string::npos || colon == std::string::npos || colon < equals ||
-        std::from_chars(text.data() + colon + 1, text.data() + text.size(), port).ptr != text.data() + text.size() ||
+    const auto* last = text.data() + text.size();
+    const auto read = std::from_chars(colon == std::string::npos ? last : text.data() + colon + 1, last, port);
+    if (equals == std::string::npos || colon == std::string::npos || colon < equals || read.ptr != last ||
+        read.ec != std::errc() || port == 0 ||
         options.file->find(text.substr(0, equals)) == nullptr)
       return "--reach is " + text + "; it must be HOST=ADDRESS:PORT with a host of the cluster file";
     options.reach[text.substr(0, equals)] = {text.substr(equals + 1, colon - equals - 1), port};
@@ -371,6 +373,8 @@ int run(const run_arguments& arguments, command_context& context) {
   options.guest = find_guest(*file, arguments, problem);
   if (!problem.empty())
     return refuse(context.err, problem);
+  if (const auto reason = read_reach(arguments.reach, options); !reason.empty())
+    return refuse(context.err, reason);
   const auto* host = options.own();
   if (const auto reason = cluster::refuse_listen(*file, *host, arguments.insecure); !reason.empty())
     return options.guest
@@ -401,8 +405,6 @@ int run(const run_arguments& arguments, command_context& context) {
     options.keys = links::host_directory(key_directory_of(*file), host->name);
   if (has_lasting_keys(run, *file))
     options.write_file = links::signing_writer(options.keys, host->name);
-  if (const auto reason = read_reach(arguments.reach, options); !reason.empty())
-    return refuse(context.err, reason);
   if (problem = resume ? lock_run(run, host->name, lock_patience, signals.token()) : ""; !problem.empty())
     return refuse(context.err, problem);
   if (const int code = resume ? find_resume_options(run, *host, options, context.err) : exit_done; code != exit_done)

@@ -248,7 +248,9 @@ void add_train_policy(CLI::App& app, command_context& context) {
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command->add_option("--horizon", arguments->horizon, "Windows per worker before an update (overrides ppo.horizon)");
-  command->add_option("--seed", arguments->seed, "Seed of everything random")->capture_default_str();
+  command->add_option("--seed", arguments->seed, "Seed of everything random")
+      ->check(refuse_number)
+      ->capture_default_str();
   command->add_option("--jobs", arguments->jobs, "Threads")->check(CLI::Range(1, 1024))->capture_default_str();
   add_set(*command, arguments->set);
   command->add_option("--evaluate-every", arguments->evaluate_every, "Updates between validations and checkpoints")

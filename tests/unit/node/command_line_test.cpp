@@ -97,6 +97,11 @@ TEST_F(CommandLine, RefusesWrongArgumentsWithCode2) {
       {{"run", "--cluster", "f", "--name", "a", "--log-level", "loud"}, "loud"},
       {{"explain", "--run", "r", "--window", "0"}, "--window"},
       {{"explain", "--run", "r", "--window", "x"}, "--window"},
+      {{"explain", "--run", "r", "--window", "-1"}, "-1 is not a whole number from 0 to"},
+      {{"explain", "--run", "r", "--window", "99999999999999999999"}, "is not a whole number"},
+      {{"ledger", "--run", "r", "--from", "-1"}, "-1 is not a whole number"},
+      {{"faults", "--plan", "p", "--seed", "99999999999999999999"}, "is not a whole number"},
+      {{"train-policy", "--seed", "-1"}, "-1 is not a whole number"},
       {{"keys", "issue", "--cluster", "f"}, "--host is required"},
       {{"completion", "fish"}, "fish"}};
   for (const auto& [arguments, words] : cases) {
@@ -105,6 +110,16 @@ TEST_F(CommandLine, RefusesWrongArgumentsWithCode2) {
     EXPECT_THAT(refused.err, StartsWith("dynamix-node: error: "));
     EXPECT_THAT(refused.err, HasSubstr(words));
     EXPECT_EQ(refused.out, "");
+  }
+}
+
+TEST_F(CommandLine, RefusesToReachAHostAtAPortThatThereIsNot) {
+  const auto path = write_pair();
+  for (const auto* reach : {"ben=127.0.0.1:70000", "ben=127.0.0.1:0", "ben=127.0.0.1:-1", "ben=127.0.0.1:", "ben"}) {
+    const auto refused =
+        ask({"run", "--cluster", path, "--name", "ben", "--reach", reach, "--out", directory_.path() + "/run"});
+    EXPECT_EQ(refused.code, exit_refused) << reach;
+    EXPECT_THAT(refused.err, HasSubstr("it must be HOST=ADDRESS:PORT")) << reach;
   }
 }
 
