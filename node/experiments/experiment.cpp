@@ -193,6 +193,12 @@ double gain_at_equal_time(const policy_runs& mine, const policy_runs& others) {
   return gains.empty() ? std::numeric_limits<double>::quiet_NaN() : mean_of(gains);
 }
 
+/// Whether the tables have what is compared.
+bool has_rows(const experiment_finding& finding, const comparison& mine, const comparison& others) {
+  const bool alone = finding.figure == finding_figure::interventions || finding.figure == finding_figure::plateau;
+  return find_row(mine, finding.policy) != nullptr && (alone || find_row(others, finding.to_policy) != nullptr);
+}
+
 /// One cluster's figure.
 std::optional<double> figure_of(const experiment_finding& finding, const comparison& mine, const comparison& others) {
   const auto* row = find_row(mine, finding.policy);
@@ -254,9 +260,11 @@ std::string wanted_text(const experiment_finding& of) {
 
 std::string found_text(const experiment_finding& of, const judged_finding& judged) {
   if (!judged.value)
-    return of.figure == finding_figure::plateau      ? "no rise in most seeds"
+    return !judged.has_rows                          ? "no such row"
+           : of.figure == finding_figure::plateau    ? "no rise in most seeds"
            : of.figure == finding_figure::equal_time ? "no evaluation of both by then"
-                                                     : "target not reached by all";
+           : of.figure == finding_figure::seconds    ? "target not reached by all"
+                                                     : "runs failed";
   std::string text = value_text(of.figure, *judged.value);
   if (judged.lowest)
     text += fmt::format(" ({} to {})", value_text(of.figure, *judged.lowest), value_text(of.figure, *judged.highest));
@@ -304,10 +312,10 @@ judged_finding judge(const experiment_finding& finding, const std::vector<part_t
   for (std::size_t i = 0; i < mine->clusters.size(); ++i) {
     const auto value = figure_of(finding, mine->clusters[i], others->clusters[i]);
     if (!value)
-      return {};
+      return {.has_rows = has_rows(finding, mine->clusters[i], others->clusters[i])};
     values.push_back(*value);
   }
-  judged_finding judged{.value = finite(median_of(values))};
+  judged_finding judged{.has_rows = true, .value = finite(median_of(values))};
   if (values.size() > 1) {
     judged.lowest = *std::ranges::min_element(values);
     judged.highest = *std::ranges::max_element(values);

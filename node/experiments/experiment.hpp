@@ -73,6 +73,7 @@ std::string describe_experiment_markdown();
 
 /// The outcome of one finding.
 struct judged_finding {
+  bool has_rows = false;        ///< of what is compared
   std::optional<double> value;  ///< none: a run failed or never reached the target
   std::optional<double> lowest; ///< over clusters, where there are several
   std::optional<double> highest;

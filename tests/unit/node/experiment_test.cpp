@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <limits>
 
 namespace dynamix::node {
 namespace {
@@ -82,6 +83,11 @@ TEST(Experiment, AClaimWithoutANumberDoesNotHold) {
   EXPECT_THAT(finding_cells(of, tables)[1], ElementsAre("x", "target not reached by all", "<= 0.540", "no"));
   of.findings[0].policy = "goodput"; // which did not run
   EXPECT_EQ(finding_cells(of, tables)[1][3], "no");
+  EXPECT_EQ(finding_cells(of, tables)[1][1], "no such row");
+  auto failed = tables;
+  failed[0].clusters[0].rows[1].samples_per_second.mean = std::numeric_limits<double>::quiet_NaN();
+  experiment speed{.title = "T", .findings = {finding(finding_figure::speed, 2)}};
+  EXPECT_EQ(finding_cells(speed, failed)[1][1], "runs failed");
   of.findings[0] = {.text = "y", .part = "live", .figure = finding_figure::accuracy};
   EXPECT_THAT(finding_cells(of, tables)[1], ElementsAre("y", "+4.00 points", "told", "-"));
 }
