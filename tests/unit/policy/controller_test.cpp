@@ -1,7 +1,9 @@
+#include "cluster/learner_size.hpp"
 #include "policy/controller.hpp"
 #include "policy/learner.hpp"
 #include "policy/measured_cluster.hpp"
 #include "policy/policy_file.hpp"
+#include "policy/policy_network.hpp"
 #include "samples.hpp"
 
 #include <gmock/gmock.h>
@@ -215,6 +217,12 @@ TEST(Adopt, RefusesWhatDoesNotFitAndChangesNothing) {
   auto other = file;
   other.arbitrator.actions = {-1, 0, 1};
   EXPECT_THAT(controller->adopt(favouring(other, 1, 20, 6)), HasSubstr("its actions are -1,0,1"));
+  static_assert(cluster::learner_bytes_max == messages::max_policy_bytes);
+  std::size_t numbers = 0;
+  const policy_network largest(messages::max_state_size, messages::max_actions, cluster::hidden_max());
+  for (const auto& parameter : largest.parameters())
+    numbers += parameter.numbers.size();
+  EXPECT_LE(3 * sizeof(float) * numbers, messages::max_policy_bytes) << "a learner that the file allows is read again";
   messages::policy_version huge{.version = 6, .parameters = std::vector<std::uint8_t>(messages::max_policy_bytes + 1)};
   EXPECT_THAT(controller->adopt(huge), HasSubstr("larger than"));
   EXPECT_NE(controller->adopt({.version = 6, .parameters = {}}), "");
