@@ -2,9 +2,11 @@
 
 #include "node/experiments/comparison_runner.hpp"
 #include "node/launch/run_directory.hpp"
+#include "node/launch/run_lock.hpp"
 #include "storage/atomic_file.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <fmt/core.h>
 
 namespace dynamix::node {
@@ -80,7 +82,12 @@ compared_policies compare_policies(const compare_arguments& arguments, const com
                             .quiet = arguments.quiet,
                             .scenarios = inputs.scenarios},
                            live, std::move(stop));
-  compared_policies made{.problem = runner.run(plan_search(inputs))};
+  const run_directory out(inputs.out);
+  std::filesystem::create_directories(out.path());
+  compared_policies made{.problem = lock_run(out)}; // two that go on in one directory would remove each other's runs
+  if (!made.problem.empty())
+    return made;
+  made.problem = runner.run(plan_search(inputs));
   const bool searched = std::ranges::count(inputs.policies, cluster::policy_kind::static_best) > 0;
   std::vector<std::uint32_t> best(inputs.files.size(), 0);
   std::vector<planned_run> rest;

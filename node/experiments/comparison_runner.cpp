@@ -3,6 +3,7 @@
 #include "node/experiments/simulated_run.hpp"
 #include "node/launch/local_run.hpp"
 #include "node/launch/run_directory.hpp"
+#include "node/launch/run_lock.hpp"
 #include "node/reports/text.hpp"
 #include "simulator/parallel.hpp"
 #include "simulator/random_stream.hpp"
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fmt/core.h>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -176,6 +178,7 @@ void comparison_runner::run_simulated(const std::vector<const planned_run*>& mis
 std::optional<run_outcome> comparison_runner::train_one(const planned_run& plan, const cluster::cluster_file& file,
                                                         bool& succeeded) {
   const run_directory run(plan.directory);
+  const std::unique_ptr<const run_directory, decltype([](const run_directory* of) { unlock_run(*of); })> locked(&run);
   require_written(prepare_directory(run, file));
   auto options = local_options(file, run);
   options.insecure = options_.insecure;

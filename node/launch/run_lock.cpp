@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
-#include <set>
+#include <map>
 #include <sys/file.h>
 #include <thread>
 #include <unistd.h>
@@ -18,6 +18,16 @@ constexpr auto lock_suffix = ".lock";
 
 std::string whole_lock(const run_directory& run) {
   return run.path() + "/run" + lock_suffix;
+}
+
+std::string key_of(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal().string();
+}
+
+/// By this process, with their descriptors. Not thread-safe, as all that follows.
+std::map<std::string, int>& held_files() {
+  static std::map<std::string, int> files;
+  return files;
 }
 
 /// Of the process that holds it, by its own word.
@@ -34,11 +44,8 @@ std::string holder_of(int file) {
 
 std::string lock_run(const run_directory& run, const std::string& host, std::chrono::milliseconds patience,
                      const std::stop_token& stop) {
-  static std::set<std::string> held;
-  const auto path = std::filesystem::absolute(host.empty() ? whole_lock(run) : run.log(host) + lock_suffix)
-                        .lexically_normal()
-                        .string();
-  if (held.contains(path))
+  const auto path = key_of(host.empty() ? whole_lock(run) : run.log(host) + lock_suffix);
+  if (held_files().contains(path))
     return "";
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file < 0)
@@ -60,8 +67,16 @@ std::string lock_run(const run_directory& run, const std::string& host, std::chr
   const auto id = std::to_string(::getpid());
   if (::ftruncate(file, 0) == 0) [[maybe_unused]]
     const auto written = ::pwrite(file, id.data(), id.size(), 0);
-  held.insert(path);
+  held_files().emplace(path, file);
   return "";
+}
+
+void unlock_run(const run_directory& run) {
+  const auto held = held_files().find(key_of(whole_lock(run)));
+  if (held == held_files().end())
+    return;
+  ::close(held->second);
+  held_files().erase(held);
 }
 
 bool is_running(const run_directory& run) {

@@ -11,11 +11,14 @@
 
 namespace dynamix::node {
 
-/// Kept by this process until it ends, however it does; again at no cost. `host`: empty for the whole run. Waits
-/// `patience` for a process that is about to end. Returns an empty string, or who has it; nothing is locked where the
-/// file system has no locks. The directory exists.
+/// Kept by this process until `unlock_run` or its end, however it comes; again at no cost. `host`: empty for the whole
+/// run. Waits `patience` for a process that is about to end. Returns an empty string, or who has it; nothing is locked
+/// where the file system has no locks. The directory exists.
 std::string lock_run(const run_directory& run, const std::string& host = "", std::chrono::milliseconds patience = {},
                      const std::stop_token& stop = {});
+
+/// Of the whole run. For whoever makes many, or removes the directory.
+void unlock_run(const run_directory& run);
 
 /// Whether some process runs the run, or a host in it, on this machine.
 bool is_running(const run_directory& run);

@@ -62,6 +62,19 @@ TEST_F(RunLock, IsKeptByOneProcessAndGoesWithIt) {
   EXPECT_EQ(lock_run(run_), "") << "this process has it";
 }
 
+TEST_F(RunLock, IsGivenUpBeforeTheDirectoryIsRemoved) {
+  EXPECT_FALSE(is_running(run_));
+  ASSERT_EQ(lock_run(run_), "");
+  EXPECT_TRUE(is_running(run_));
+  unlock_run(run_);
+  EXPECT_FALSE(is_running(run_));
+  std::filesystem::remove_all(run_.path());
+  ASSERT_EQ(run_.create(), "");
+  ASSERT_EQ(lock_run(run_), "") << "of the new directory, too";
+  EXPECT_TRUE(is_running(run_));
+  unlock_run(run_);
+}
+
 TEST_F(RunLock, IsWaitedForWhileTheOneBeforeEnds) {
   const auto holder = another([this] { lock_run(run_, "ada"); });
   std::jthread later([holder] {
