@@ -24,4 +24,12 @@ void autocast::enable(bool enabled) const {
   at::autocast::set_autocast_enabled(device_, enabled);
 }
 
+no_autocast_on_cpu::no_autocast_on_cpu() : was_enabled_(at::autocast::is_autocast_enabled(torch::kCPU)) {
+  at::autocast::set_autocast_enabled(torch::kCPU, false);
+}
+
+no_autocast_on_cpu::~no_autocast_on_cpu() {
+  at::autocast::set_autocast_enabled(torch::kCPU, was_enabled_);
+}
+
 } // namespace dynamix::trainer

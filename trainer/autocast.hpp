@@ -25,4 +25,17 @@ private:
   torch::DeviceType device_;
 };
 
+/// While it lives, this thread's forward passes on the CPU compute in the precision of their tensors, inside an autocast
+/// too: for operations that PyTorch has in bfloat16 on some CPUs only.
+class no_autocast_on_cpu {
+public:
+  no_autocast_on_cpu();
+  ~no_autocast_on_cpu();
+  no_autocast_on_cpu(const no_autocast_on_cpu&) = delete;
+  no_autocast_on_cpu& operator=(const no_autocast_on_cpu&) = delete;
+
+private:
+  bool was_enabled_;
+};
+
 } // namespace dynamix::trainer

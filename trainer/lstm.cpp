@@ -1,5 +1,6 @@
 #include "trainer/lstm.hpp"
 
+#include "trainer/autocast.hpp"
 #include "trainer/sampled_softmax.hpp"
 
 namespace dynamix::trainer {
@@ -20,6 +21,7 @@ public:
 
 protected:
   torch::Tensor hidden(const torch::Tensor& tokens) {
+    const no_autocast_on_cpu full; // without AVX-512 oneDNN has no LSTM in bfloat16, and says so by an exception
     // A copy: a sparse gradient may keep the memory of the tokens to name its rows, which the loader uses again.
     return std::get<0>(recurrent_(tokens_(tokens.clone())));
   }
