@@ -122,8 +122,12 @@ class Members(Peers):
     def why_over(self) -> str:
         """Why a collective that takes long cannot come to its end, as far as this member's connections tell; empty where nothing does.
         Where another one is done, it learns how far this one is, which goes on: it need not wait any longer to give it its last step."""
-        if not self.broken and self.aligned == self.generation and self._read(f"{self.generation}/done"):
-            self._store.set(f"{self.generation}/past/{self.position}", str(self.steps_done()))
+        if not self.broken and self.aligned == self.generation:
+            try:
+                if self._read(f"{self.generation}/done"):
+                    self._store.set(f"{self.generation}/past/{self.position}", str(self.steps_done()))
+            except RuntimeError as problem:  # whoever serves the store has ended, which is no end of the collective
+                _log.debug("nobody was told how far this member is: %s", problem)
         return self.broken or ("a connection to another member has ended" if self._between.lost() else "")
 
     def leave(self) -> None:
