@@ -48,6 +48,7 @@ public:
   }
   void evaluated(const messages::evaluation_report&) override {}
   void checkpoint_written(const std::string&, std::uint64_t) override {}
+  void checkpoint_failed(const std::string&, std::uint64_t) override {}
   void step_completed(std::uint64_t) override {}
   trainer::step_request request() override { return trainer::step_request::none; }
 

@@ -339,7 +339,8 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"ppo", "epochs", in<ppo_section, &ppo::epochs>, "Passes over a rollout.", closed(1, 100)},
     {"ppo", "minibatches", in<ppo_section, &ppo::minibatches>,
      "Parts of a rollout; at most horizon times the number of workers.", closed(1, 1024)},
-    {"ppo", "hidden", in<ppo_section, &ppo::hidden>, "Units a hidden layer.", closed(4, 1024)},
+    {"ppo", "hidden", in<ppo_section, &ppo::hidden>,
+     "Units a hidden layer; with more, a learner's file could not be read again.", closed(4, 768)},
     {"ppo", "annealing_updates", in<ppo_section, &ppo::annealing_updates>,
      "Updates over which the learning rate falls to 0; 0 keeps it.", closed(0, 1e6)},
 

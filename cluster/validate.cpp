@@ -1,5 +1,4 @@
 #include "cluster/fields.hpp"
-#include "cluster/learner_size.hpp"
 #include "cluster/listen_address.hpp"
 #include "cluster/tree_plan.hpp"
 
@@ -125,11 +124,6 @@ void check_arbitrator(checker& check) {
                 "nobody but the workers changes batch sizes");
 
   const auto& ppo = check.file().ppo;
-  check.require(!has_parameters(check.file().arbitrator.policy) || ppo.hidden <= hidden_max(),
-                {"ppo.hidden", "arbitrator.policy"},
-                fmt::format("ppo.hidden is {}; it must be at most {}, since a run with a larger learner could not be "
-                            "resumed: its file would exceed {} MiB",
-                            ppo.hidden, hidden_max(), learner_bytes_max >> 20));
   const auto rollout = std::uint64_t{ppo.horizon} * check.file().workers().size();
   if (rollout > 0)
     check.require(ppo.minibatches <= rollout, {"ppo.minibatches", "ppo.horizon"},

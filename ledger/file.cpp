@@ -204,14 +204,14 @@ std::vector<row> read_file(const std::string& path, std::string& error) {
 
 std::vector<row> tail::read() {
   std::vector<row> rows;
-  read([&](const row& row) { rows.push_back(row); });
+  read([&](row&& row) { rows.push_back(std::move(row)); });
   return rows;
 }
 
-void tail::read(const std::function<void(const row&)>& take) {
+void tail::read(const std::function<void(row&&)>& take) {
   for (std::string line; lines_.next(line);)
-    if (const auto row = parse_line(line))
-      take(*row);
+    if (auto row = parse_line(line))
+      take(std::move(*row));
 }
 
 std::unique_ptr<writer> open_file(const std::string& path, std::string& error, std::uint64_t keep_bytes) {

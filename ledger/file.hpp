@@ -45,7 +45,7 @@ public:
   /// The rows that were completed since the last call; none while the file does not exist.
   std::vector<row> read();
   /// The same, one by one: of a ledger that was never read, all at once take several times its size.
-  void read(const std::function<void(const row&)>& take);
+  void read(const std::function<void(row&&)>& take);
   /// Passes over the rows that are there.
   void skip() { lines_.skip_to_end(); }
 

@@ -281,7 +281,8 @@ std::vector<std::string> checkpoints_up_to(const std::string& directory, std::ui
 }
 
 std::vector<unfinished_checkpoint> unfinished_checkpoints(const std::string& directory) {
-  constexpr std::size_t random_part = 7; // ".XXXXXX" of storage::write_private_file, ".before" of a signature
+  // Behind a dot, six characters: what storage::write_private_file makes, or a signature that is "before".
+  constexpr std::size_t random_part = 7;
   std::vector<unfinished_checkpoint> found;
   std::error_code error;
   for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end;

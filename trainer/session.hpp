@@ -80,10 +80,7 @@ public:
   /// Called on the member that wrote it.
   virtual void checkpoint_written(const std::string& path, std::uint64_t step) = 0;
   /// Called on the member that should have written it: there is none of this step, or it is not signed.
-  virtual void checkpoint_failed(const std::string& problem, std::uint64_t step) {
-    static_cast<void>(problem);
-    static_cast<void>(step);
-  }
+  virtual void checkpoint_failed(const std::string& problem, std::uint64_t step) = 0;
   /// What somebody wants now. All members agree on the strongest at the next boundary.
   virtual step_request request() = 0;
 };

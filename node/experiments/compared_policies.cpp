@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fmt/core.h>
+#include <system_error>
 
 namespace dynamix::node {
 namespace {
@@ -83,7 +84,8 @@ compared_policies compare_policies(const compare_arguments& arguments, const com
                             .scenarios = inputs.scenarios},
                            live, std::move(stop));
   const run_directory out(inputs.out);
-  std::filesystem::create_directories(out.path());
+  std::error_code failed; // writing says it better
+  std::filesystem::create_directories(out.path(), failed);
   compared_policies made{.problem = lock_run(out)}; // two that go on in one directory would remove each other's runs
   if (!made.problem.empty())
     return made;

@@ -13,13 +13,17 @@
 #include <chrono>
 #include <filesystem>
 #include <fmt/core.h>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
 
 namespace dynamix::node {
 namespace {
+
+struct unlocking {
+  const run_directory& run;
+  ~unlocking() { unlock_run(run); }
+};
 
 constexpr std::size_t outcome_bytes_max = 64U << 20;
 constexpr std::uint64_t windows_between_signs = 256;
@@ -178,7 +182,7 @@ void comparison_runner::run_simulated(const std::vector<const planned_run*>& mis
 std::optional<run_outcome> comparison_runner::train_one(const planned_run& plan, const cluster::cluster_file& file,
                                                         bool& succeeded) {
   const run_directory run(plan.directory);
-  const std::unique_ptr<const run_directory, decltype([](const run_directory* of) { unlock_run(*of); })> locked(&run);
+  const unlocking at_end{run};
   require_written(prepare_directory(run, file));
   auto options = local_options(file, run);
   options.insecure = options_.insecure;

@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
         broken_file{
             "horizon = 16", "horizon = 2\nminibatches = 3",
             "f.toml:16:15: ppo.minibatches is 3; it must be at most 2, ppo.horizon times the number of workers"},
-        broken_file{"horizon = 16", "hidden = 787", "f.toml:15:10: ppo.hidden is 787; it must be at most 786, since"},
+        broken_file{"horizon = 16", "hidden = 769", "f.toml:15:10: ppo.hidden is 769; it must be "},
         broken_file{"name = \"ada\"", "name = \"north\"",
                     "f.toml:23:8: host.name is \"north\", which the host in line 19 has already; names must be unique"},
         broken_file{"port = 7402", "port = 7401",

@@ -1,4 +1,3 @@
-#include "cluster/learner_size.hpp"
 #include "policy/controller.hpp"
 #include "policy/learner.hpp"
 #include "policy/measured_cluster.hpp"
@@ -217,9 +216,8 @@ TEST(Adopt, RefusesWhatDoesNotFitAndChangesNothing) {
   auto other = file;
   other.arbitrator.actions = {-1, 0, 1};
   EXPECT_THAT(controller->adopt(favouring(other, 1, 20, 6)), HasSubstr("its actions are -1,0,1"));
-  static_assert(cluster::learner_bytes_max == messages::max_policy_bytes);
   std::size_t numbers = 0;
-  const policy_network largest(messages::max_state_size, messages::max_actions, cluster::hidden_max());
+  const policy_network largest(messages::max_state_size, messages::max_actions, 768); // the limit of ppo.hidden
   for (const auto& parameter : largest.parameters())
     numbers += parameter.numbers.size();
   EXPECT_LE(3 * sizeof(float) * numbers, messages::max_policy_bytes) << "a learner that the file allows is read again";

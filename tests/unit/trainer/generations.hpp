@@ -67,6 +67,7 @@ public:
       throw died();
   }
   void checkpoint_written(const std::string&, std::uint64_t step) override { checkpoints.push_back(step); }
+  void checkpoint_failed(const std::string&, std::uint64_t) override {}
   step_request request() override { return newest_step >= regroups_after_step ? wanted : step_request::none; }
 
   static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();

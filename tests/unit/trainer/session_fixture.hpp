@@ -20,6 +20,7 @@ public:
   void step_completed(std::uint64_t step) override { steps = step; }
   void evaluated(const messages::evaluation_report&) override {}
   void checkpoint_written(const std::string&, std::uint64_t) override {}
+  void checkpoint_failed(const std::string&, std::uint64_t) override {}
   step_request request() override { return step_request::none; }
 
   std::uint64_t windows = 0;

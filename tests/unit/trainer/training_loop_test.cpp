@@ -335,6 +335,7 @@ public:
   }
   void evaluated(const messages::evaluation_report&) override {}
   void checkpoint_written(const std::string&, std::uint64_t) override {}
+  void checkpoint_failed(const std::string&, std::uint64_t) override {}
   step_request request() override { return step_request::none; }
 
   std::vector<window_record> windows;
