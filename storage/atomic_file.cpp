@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/core.h>
 #include <sys/stat.h>
 #include <system_error>
@@ -83,6 +84,19 @@ std::string write_private_file(const std::string& path, std::span<const std::uin
 
 std::string write_file_atomically(const std::string& path, const std::string& text) {
   return write_file_atomically(path, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+}
+
+std::string write_output(const std::string& path, const std::string& text) {
+  std::error_code unknown; // a new file, or one in a directory that is not there: told when it is written
+  const auto type = std::filesystem::status(path, unknown).type();
+  if (type != std::filesystem::file_type::fifo && type != std::filesystem::file_type::character) {
+    const auto target = std::filesystem::canonical(path, unknown);
+    return write_file_atomically(unknown ? path : target.string(), text);
+  }
+  descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  const bool written =
+      file && write_all(file.get(), {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}) && file.close();
+  return written ? "" : failure("write", path);
 }
 
 std::string read_file(const std::string& path, std::size_t limit_bytes, std::string& contents) {

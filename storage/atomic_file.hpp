@@ -17,6 +17,10 @@ std::string write_file_atomically(const std::string& path, const std::string& te
 /// The same with mode 0600 from the first byte on: nobody but the owner may read it.
 std::string write_private_file(const std::string& path, std::span<const std::uint8_t> bytes);
 
+/// Writes to a place that a person has named: a pipe or a device takes the bytes, a symbolic link stays and what it
+/// leads to is written, and all else is written atomically.
+std::string write_output(const std::string& path, const std::string& text);
+
 /// How a file is to be written that may be signed: as the functions above.
 using file_writer = std::function<std::string(const std::string& path, std::span<const std::uint8_t> bytes)>;
 /// A signed file's signature lies beside it, under its name and this.

@@ -201,7 +201,7 @@ int init(const init_arguments& arguments, command_context& context) {
   const auto keys = with_keys ? cluster::resolve_path(parsed.file, "keys") : "";
   const bool made = with_keys && !std::filesystem::exists(keys, ignored);
   std::vector<std::string> issued; // where the keys of other hosts are there
-  auto problem = storage::write_file_atomically(arguments.out, as_file(arguments, listed.hosts, with_keys, machines));
+  auto problem = storage::write_output(arguments.out, as_file(arguments, listed.hosts, with_keys, machines));
   if (problem.empty() && made)
     problem = links::make_keys(keys, key_request_of(parsed.file));
   for (const auto& host : parsed.file.hosts)

@@ -3,6 +3,7 @@
 #include "links/key_directory.hpp"
 #include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
+#include "node/reports/text.hpp"
 #include "node/launch/keys.hpp"
 
 #include <algorithm>
@@ -125,8 +126,9 @@ int show(const keys_arguments& arguments, command_context& context) {
       context.err << "warning: " << warning << "\n";
   for (const auto& host : task->request.hosts)
     if (std::ranges::find(found, host, [](const auto& each) { return each.facts.name; }) == found.end())
-      context.err << fmt::format("warning: host {0} has no certificate here; dynamix-node keys issue --host {0}\n",
-                                 host);
+      context.err << fmt::format(
+          "warning: host {0} has no certificate here; dynamix-node keys issue --cluster {1} --host {0}\n", host,
+          shell_quoted(arguments.cluster));
   return exit_done;
 }
 

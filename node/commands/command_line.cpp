@@ -58,8 +58,9 @@ std::string find_unknown_command(const CLI::App& app, const std::vector<std::str
   std::vector<std::string> names;
   std::ranges::transform(commands, std::back_inserter(names), name);
   const std::vector<std::string_view> views(names.begin(), names.end());
-  return "\"" + arguments.front() + "\" is not a command; " + settings::suggestion(arguments.front(), views) +
-         "The commands are " + listed(names);
+  const auto meant = settings::suggestion(arguments.front(), views);
+  return "\"" + arguments.front() + "\" is not a command; " + meant + (meant.empty() ? "the" : "The") +
+         " commands are " + listed(names);
 }
 
 /// The first option that its command does not have, and what was probably meant; CLI11 may name the word behind it

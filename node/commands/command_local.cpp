@@ -38,7 +38,7 @@ int prepare(const local_arguments& arguments, const run_directory& run, const cl
             std::ostream& err) {
   const bool resume = !arguments.resume.empty();
   if (!resume && !run.empty())
-    return refuse(err, run.path() + " exists and is not empty; choose another --out, or --resume " + run.path());
+    return refuse(err, run.path() + " exists and is not empty; choose another --out, or --resume " + shell_quoted(run.path()));
   std::string checkpoint; // each host looks for it itself
   const bool own_state = file.training.trainer == cluster::trainer_kind::built_in;
   if (const int code = resume && own_state ? find_resume_point(run, err, checkpoint) : exit_done; code != exit_done)
@@ -57,7 +57,7 @@ std::string resume_hint(const cluster::cluster_file& file, const run_directory& 
   if (newest.path.empty())
     return "No checkpoint was written, so there is nothing to resume from.\n";
   return fmt::format("Checkpoint of step {}: {}\nResume with:\n    dynamix-node local --resume {}{}\n",
-                     newest.state.step, newest.path, run.path(), insecure ? " --insecure" : "");
+                     newest.state.step, newest.path, shell_quoted(run.path()), insecure ? " --insecure" : "");
 }
 
 /// Of all hosts, on one clock.

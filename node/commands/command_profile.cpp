@@ -148,7 +148,7 @@ int measure_profile(const profile_arguments& arguments, command_context& context
     context.err << "beyond batch " << measured.batch_highest << " the memory ends\n";
   if (arguments.out.empty())
     return exit_done;
-  const auto problem = storage::write_file_atomically(arguments.out, to_toml(profile_of(*file, measured)));
+  const auto problem = storage::write_output(arguments.out, to_toml(profile_of(*file, measured)));
   if (!problem.empty())
     return fail(context.err, problem);
   if (!arguments.json)

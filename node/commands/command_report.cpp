@@ -33,7 +33,7 @@ int report(const report_arguments& arguments, command_context& context) {
     return exit_done;
   }
   const auto path = arguments.html.empty() ? run.page() : arguments.html;
-  if (const auto problem = storage::write_file_atomically(path, page); !problem.empty())
+  if (const auto problem = storage::write_output(path, page); !problem.empty())
     return fail(context.err, problem);
   context.out << "\nWith charts, each to be saved as PNG: " << path << "\n";
   return exit_done;

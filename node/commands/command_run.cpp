@@ -418,6 +418,9 @@ int run(const run_arguments& arguments, command_context& context) {
 
   if (problem = begin_run(run, *file, host->name, arguments, signals.token()); !problem.empty())
     return fail(context.err, problem);
+  if (!options.guest)
+    if (const auto refused = check_port(*file, *host))
+      return refuse_at(context.err, *refused);
   if (const auto caution = loopback_caution(*file, *host, addresses_of(host->address)); !caution.empty())
     spdlog::warn("listens_on_loopback reason={}", storage::quoted(caution));
   options.kernel = start_measuring(options);

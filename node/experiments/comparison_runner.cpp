@@ -78,6 +78,15 @@ private:
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
+/// Whether it may be removed: it has a cluster file or, where a process was killed at once, nothing but a part of one.
+bool holds_a_run(const run_directory& run) {
+  const auto begun = std::filesystem::path(run.cluster_file()).filename().string();
+  return std::filesystem::exists(run.cluster_file()) ||
+         std::ranges::all_of(std::filesystem::directory_iterator(run.path()), [&](const auto& entry) {
+           return entry.path().filename().string().starts_with(begun);
+         });
+}
+
 } // namespace
 
 const run_outcome* comparison_runner::find(const planned_run& plan) const {
@@ -101,7 +110,7 @@ std::string comparison_runner::survey(const std::vector<planned_run>& plans, std
       continue;
     }
     const run_directory run(plan.directory);
-    if (exists && !run.empty() && !std::filesystem::exists(run.cluster_file()))
+    if (exists && !holds_a_run(run))
       return plan.directory + " is not a run of a comparison; choose another --out";
     unfinished += decision == resume_decision::repeat_unfinished ? 1 : 0;
     changed += decision == resume_decision::repeat_changed ? 1 : 0;

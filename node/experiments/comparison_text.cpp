@@ -113,8 +113,9 @@ std::string against(const comparison_row& best, const comparison_row& other) {
   const auto& fast = best.seconds_to_target;
   const auto& slow = other.seconds_to_target;
   const auto common = overlap(fast, slow);
-  return fmt::format("{} times sooner than {} ({} s and {} s{})", fixed(slow.mean / fast.mean, 2), label_of(other.of),
-                     mean_text(fast, 1), mean_text(slow, 1),
+  const auto times = fixed(slow.mean / fast.mean, 2);
+  return fmt::format("{} {} ({} s and {} s{})", times == "1.00" ? "as soon as" : times + " times sooner than",
+                     label_of(other.of), mean_text(fast, 1), mean_text(slow, 1),
                      !common   ? ""
                      : *common ? "; their intervals overlap, so these seeds do not tell the two apart"
                                : "; their intervals do not overlap");

@@ -102,6 +102,7 @@ public:
     while (look(stop))
       std::this_thread::sleep_for(options_.look_interval);
     outcome_.restarts = processes_.restarts();
+    outcome_.stopped = outcome_.stopped && !has_completed(); // else it was asked too late
     outcome_.succeeded = outcome_.error.empty() && !outcome_.stopped;
     return std::move(outcome_);
   }
@@ -226,6 +227,11 @@ private:
   /// Somebody else's signal has ended training there, and so everywhere. Where nobody works, others tell of it.
   bool ended_well_by_its_word(const std::string& host) const {
     return !options_.file.find(host)->takes_part() || all_said(host, [](const auto& said) { return said.succeeded; });
+  }
+
+  bool has_completed() const {
+    return std::ranges::all_of(options_.file.hosts,
+                               [this](const auto& host) { return all_said(host.name, messages::tells_completion); });
   }
 
   /// As `systemctl stop` means it: whoever asked for it starts it again. A process may end some time after its leave.

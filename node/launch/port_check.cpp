@@ -73,26 +73,29 @@ std::string who_has_port(const std::string& sockets, std::uint16_t port) {
   return "another process does; end it, or give a port that is free";
 }
 
+std::optional<cluster::file_error> check_port(const cluster::cluster_file& file, const cluster::host& host) {
+  const auto key = fmt::format("host[{}].", &host - file.hosts.data());
+  const auto cannot = fmt::format("host \"{}\" cannot listen on {}:{}: ", host.name, host.address, host.port);
+  switch (const int problem = try_listen(host.address, host.port)) {
+  case 0:
+    return std::nullopt;
+  case EADDRINUSE:
+    return cluster::error_at(
+        file, key + "port",
+        cannot + who_has_port(contents_of("/proc/net/tcp") + contents_of("/proc/net/tcp6"), host.port));
+  case EADDRNOTAVAIL:
+    return cluster::error_at(file, key + "address",
+                             cannot + "that is not an address of this machine; give one of its own");
+  default:
+    return cluster::error_at(file, key + "port", cannot + std::strerror(problem));
+  }
+}
+
 std::vector<cluster::file_error> check_ports(const cluster::cluster_file& file) {
   std::vector<cluster::file_error> errors;
-  for (std::size_t i = 0; i < file.hosts.size(); ++i) {
-    const auto& host = file.hosts[i];
-    const std::string key = fmt::format("host[{}].", i);
-    const std::string place = fmt::format("{}:{}", host.address, host.port);
-    const int problem = try_listen(host.address, host.port);
-    if (problem == EADDRINUSE)
-      errors.push_back(
-          cluster::error_at(file, key + "port",
-                            "host \"" + host.name + "\" cannot listen on " + place + ": " +
-                                who_has_port(contents_of("/proc/net/tcp") + contents_of("/proc/net/tcp6"), host.port)));
-    else if (problem == EADDRNOTAVAIL)
-      errors.push_back(cluster::error_at(file, key + "address",
-                                         "host \"" + host.name + "\" cannot listen on " + place +
-                                             ": that is not an address of this machine; give one of its own"));
-    else if (problem != 0)
-      errors.push_back(cluster::error_at(
-          file, key + "port", "host \"" + host.name + "\" cannot listen on " + place + ": " + std::strerror(problem)));
-  }
+  for (const auto& host : file.hosts)
+    if (auto error = check_port(file, host))
+      errors.push_back(std::move(*error));
   return errors;
 }
 

@@ -3,6 +3,7 @@
 #include "cluster/cluster_file.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ std::vector<std::string> addresses_of(const std::string& name);
 /// Debian's installer writes such a line: "127.0.1.1 NAME".
 std::string loopback_caution(const cluster::cluster_file& file, const cluster::host& host,
                              const std::vector<std::string>& addresses);
+
+/// Why a host of the file could not listen on this machine now.
+std::optional<cluster::file_error> check_port(const cluster::cluster_file& file, const cluster::host& host);
 
 /// The hosts of the file that could not listen on this machine now: their port is in use, or their address is not this
 /// machine's. Another process may still take a port after this look.

@@ -27,7 +27,8 @@ int find_resume_point(const run_directory& run, std::ostream& err, std::string& 
   const bool any_whole = find_newest(run, err, path);
   if (!path.empty())
     return exit_done;
-  err << "dynamix-node: error: " << run.checkpoints() << " holds no checkpoint to resume from\n";
+  err << "dynamix-node: error: " << run.checkpoints() << " holds no checkpoint to resume from"
+      << (any_whole ? "; begin anew with another --out" : "") << "\n";
   return any_whole || !std::filesystem::is_directory(run.checkpoints()) ? exit_refused : exit_failed;
 }
 

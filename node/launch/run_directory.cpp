@@ -3,9 +3,13 @@
 #include "storage/atomic_file.hpp"
 
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fcntl.h>
 #include <stdexcept>
+#include <unistd.h>
 
 namespace dynamix::node {
 
@@ -30,13 +34,16 @@ std::string run_directory::create() const {
 }
 
 std::string why_no_run(const run_directory& run) {
-  std::error_code ignored;
   if (!run.exists())
     return run.path() + " is not a run directory: there is no such directory";
-  for (const auto& file : {run.cluster_file(), run.ledger()})
-    if (std::filesystem::exists(file, ignored))
-      return "";
-  return run.path() + " is not a run directory: it has no cluster.toml and no windows.jsonl";
+  bool any = false;
+  for (const auto& file : {run.cluster_file(), run.ledger()}) {
+    const bool readable = ::faccessat(AT_FDCWD, file.c_str(), R_OK, AT_EACCESS) == 0;
+    if (!readable && errno != ENOENT && errno != ENOTDIR)
+      return "cannot read " + file + ": " + std::strerror(errno);
+    any = any || readable;
+  }
+  return any ? "" : run.path() + " is not a run directory: it has no cluster.toml and no windows.jsonl";
 }
 
 std::string read_cluster_of(const run_directory& run, cluster::cluster_file& file) {

@@ -7,7 +7,7 @@ import sys
 from typing import List, Optional
 
 from .library import program
-from .tensorboard import newest_window, write
+from .tensorboard import write
 
 _USAGE = """usage: dynamix COMMAND [RUN] [OPTION...]
 
@@ -46,8 +46,6 @@ def main(arguments: Optional[List[str]] = None) -> int:
             return 2
         if command in _OF_RUNS and rest and not rest[0].startswith("-"):
             rest = ["--run", *rest]
-            if command == "explain" and not any(word.split("=")[0] in ("--window", "--replay") for word in rest):
-                rest += ["--window", str(newest_window(rest[1]))]
         if command == "exec" and "--observe" in rest[:rest.index("--") if "--" in rest else len(rest)]:
             _let_python_observe()
         return node([command, *rest])

@@ -113,17 +113,6 @@ def _ledger(run: str) -> str:
     return ledger
 
 
-def newest_window(run: str) -> int:
-    """Of a run directory. Raises OSError where it has none."""
-    with contextlib.ExitStack() as stack:
-        for part in reversed([stack.enter_context(each) for each in _opened(_ledger(run))]):
-            windows = [_number(row, ("key", "window")) for row in _rows_of(part) if row.get("kind") == "window"]
-            known = [int(window) for window in windows if window is not None and math.isfinite(window)]
-            if known:
-                return max(known)
-    raise OSError(f"{run} has no window yet")
-
-
 def _of_evaluation(row: Dict[str, Any]) -> Iterator[Scalar]:
     report = row.get("report", {})
     for name in _OF_EVALUATION:

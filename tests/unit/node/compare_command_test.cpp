@@ -48,6 +48,19 @@ protected:
   temporary_directory directory_;
 };
 
+TEST_F(CompareCommand, GoesOnWhereARunWasKilledWhileItsFirstFileWasWritten) {
+  const auto begun = out() + "/straggler-8/static-seed-1";
+  std::filesystem::create_directories(begun);
+  ASSERT_EQ(storage::write_file_atomically(begun + "/cluster.toml.6v1OgQ", std::string("half")), "");
+  EXPECT_EQ(compare({"--policies", "static", "--seeds", "1"}).code, exit_done);
+  ASSERT_EQ(storage::write_file_atomically(begun + "/thesis.tex", std::string("mine")), "");
+  std::filesystem::remove(begun + "/cluster.toml");
+  std::filesystem::remove(begun + "/summary.json");
+  const auto said = compare({"--policies", "static", "--seeds", "1"});
+  EXPECT_THAT(said.err, HasSubstr("is not a run of a comparison; choose another --out"));
+  EXPECT_EQ(read(begun + "/thesis.tex"), "mine");
+}
+
 TEST_F(CompareCommand, RunsPoliciesAndSeedsAndMakesATableAndAPage) {
   const auto said = compare({"--policies", "static,goodput", "--seeds", "2"});
   ASSERT_EQ(said.code, exit_done) << said.err;

@@ -217,6 +217,19 @@ TEST_F(Launcher, PassesAStopOnToEveryHost) {
   EXPECT_FALSE(outcome.succeeded);
 }
 
+TEST_F(Launcher, IsNotStoppedByWhoAsksOnceAllHasBeenDone) {
+  messages::farewell last{.host = "ben", .succeeded = true, .completed = true};
+  for (const char* name : {"ben", "cy"}) {
+    last.host = name;
+    ASSERT_EQ(storage::write_file_atomically(run_.worker(name), ledger::to_json(last, {})), "");
+  }
+  std::stop_source stop;
+  stop.request_stop();
+  const auto outcome = launch_with("trap 'exit 1' INT; while :; do sleep 0.05; done", stop.get_token());
+  EXPECT_FALSE(outcome.stopped);
+  EXPECT_TRUE(outcome.succeeded) << outcome.error;
+}
+
 TEST_F(Launcher, EndsAtOnceWhoeverStopsWhenItIsToHurry) {
   std::stop_source hurry;
   hurry.request_stop();

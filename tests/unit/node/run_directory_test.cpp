@@ -8,6 +8,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace dynamix::node {
 namespace {
@@ -35,6 +36,24 @@ TEST(RunDirectory, CannotBeMadeBelowAFile) {
   const temporary_directory directory;
   ASSERT_EQ(storage::write_file_atomically(directory.path() + "/file", std::string("x")), "");
   EXPECT_THAT(run_directory(directory.path() + "/file").create(), HasSubstr("cannot make "));
+}
+
+TEST(RunDirectory, TellsOfALedgerThatCannotBeRead) {
+  const temporary_directory directory;
+  std::filesystem::permissions(directory.path(), std::filesystem::perms::all);
+  const run_directory run(directory.path());
+  ASSERT_EQ(write_cluster_copy(run, pair_file()), "");
+  ASSERT_EQ(storage::write_private_file(run.ledger(), {}), "");
+  const bool is_root = ::geteuid() == 0; // who may read everything
+  if (is_root)
+    ASSERT_EQ(::seteuid(65534), 0);
+  else
+    std::filesystem::permissions(run.ledger(), std::filesystem::perms::none);
+  std::string problem;
+  read_run(run, problem);
+  if (is_root)
+    ASSERT_EQ(::seteuid(0), 0);
+  EXPECT_EQ(problem, "cannot read " + run.ledger() + ": Permission denied");
 }
 
 TEST(RunDirectory, HoldsTheClusterFileAsItWasUsed) {

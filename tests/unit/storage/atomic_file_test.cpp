@@ -4,11 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace dynamix::storage {
 namespace {
@@ -97,6 +101,26 @@ TEST_F(AtomicFile, DoesNotReplaceADirectory) {
   fs::create_directory(path("directory"));
   EXPECT_THAT(write_file_atomically(path("directory"), std::string("x")), HasSubstr("cannot write"));
   EXPECT_EQ(file_count(), 1);
+}
+
+TEST_F(AtomicFile, LeavesWhatAPersonNamedAsItIs) {
+  ASSERT_EQ(write_output(path("new"), "n"), "");
+  EXPECT_EQ(contents("new"), "n");
+  fs::create_symlink(path("new"), path("link"));
+  ASSERT_EQ(write_output(path("link"), "through"), "");
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_EQ(contents("new"), "through");
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  const int reader = ::open(path("pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  ASSERT_EQ(write_output(path("pipe"), "piped"), "");
+  std::string got(16, '.');
+  got.resize(static_cast<std::size_t>(std::max<ssize_t>(::read(reader, got.data(), got.size()), 0)));
+  ::close(reader);
+  EXPECT_EQ(got, "piped");
+  EXPECT_TRUE(fs::is_fifo(path("pipe")));
+  EXPECT_THAT(write_output("/dev/full", "x"), HasSubstr("cannot write /dev/full: No space left on device"));
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
 }
 
 TEST_F(AtomicFile, ReadsAtMostTheLimit) {
