@@ -43,7 +43,7 @@ test-torch: node # the Python package on VERSION of torch, in a virtual environm
 fuzz: setup # a million damaged frames and rows of items under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --preset sanitize -Wno-dev >/dev/null
 	@cmake --build --preset sanitize -j $(JOBS) --target codec_mutation_test items_mutation_test
-	@ctest --preset sanitize -R mutation_test
+	@ctest --preset sanitize -j $(JOBS) -R mutation_test
 
 test-all: setup-test build fuzz ## run the long tests too
 	@tools/setup tools/packages-long.txt tools/packages-release.txt
