@@ -7,6 +7,8 @@ import tempfile
 import unittest
 
 import ranks
+import run_test
+import scripts
 
 SCRIPT = """
 import sys
@@ -53,18 +55,13 @@ int pthread_mutex_lock(pthread_mutex_t *mutex) {
 
 
 class End(unittest.TestCase):
-    def check(self, form, times, **environment):
-        for _ in range(times):
-            with tempfile.TemporaryDirectory() as folder:
-                script = [sys.executable, "-c", SCRIPT, ranks.PACKAGE, os.path.join(folder, "store")]
-                started = [subprocess.Popen([*script, str(rank), form], stderr=subprocess.PIPE,
-                                            env={**os.environ, **environment}) for rank in range(2)]
-                texts = [process.communicate(timeout=ranks.SECONDS)[1].decode(errors="replace") for process in started]
-                self.assertEqual([process.returncode for process in started], [0, 0], "\n".join(texts))
-
     def test_a_script_may_end_behind_its_last_step(self):
         for form in ("ddp", "plain"):
-            self.check(form, int(os.environ.get("DYNAMIX_TEST_ENDS", 4)) // 2)
+            for _ in range(int(os.environ.get("DYNAMIX_TEST_ENDS", 4)) // 2):
+                with tempfile.TemporaryDirectory() as folder:
+                    started = [scripts.Script(SCRIPT, ranks.PACKAGE, os.path.join(folder, "store"), str(rank), form) for rank in range(2)]
+                    ended = [script.end() for script in started]
+                    self.assertEqual([each.status for each in ended], [0, 0], ended)
 
     @unittest.skipUnless(shutil.which("cc"), "there is no C compiler")
     def test_a_script_may_end_before_the_threads_of_its_group_are_done(self):
@@ -72,8 +69,10 @@ class End(unittest.TestCase):
             library = os.path.join(folder, "late.so")
             subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", library, "-ldl"], input=LATE.encode(),
                            check=True)
-            for form in ("ddp", "plain"):
-                self.check(form, 2, LD_PRELOAD=library)
+            again = [sys.executable, run_test.__file__, "exit_test", "End.test_a_script_may_end_behind_its_last_step"]
+            done = subprocess.run(again, env={**os.environ, "LD_PRELOAD": library}, stderr=subprocess.PIPE, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("Ran 1 test", done.stderr)
 
 
 if __name__ == "__main__":

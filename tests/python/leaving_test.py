@@ -6,8 +6,6 @@ import mmap
 import os
 import pathlib
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -16,6 +14,7 @@ from unittest import mock
 
 import agents
 import ranks
+import scripts
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
@@ -37,7 +36,7 @@ model = torch.nn.Linear(8, 1)
 if "plain" not in way:
     model = DistributedDataParallel(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-run = dynamix.join(model, optimizer, agent="auto" if "DYNAMIX_AGENT" in os.environ else "off")
+run = dynamix.join(model, optimizer, agent="auto" if os.environ["DYNAMIX_AGENT"] else "off")
 loader = run.loader(torch.utils.data.TensorDataset(torch.randn(64, 8)), batch_size=8,
                     highest_batch=4 if "is refused" in sys.argv[2] and rank == who else None)
 
@@ -173,20 +172,15 @@ raise ValueError("no window")
 """
 
 
-def start(way, who, folder, world=2, sockets=None):
+def start(way, who, folder, world=2, sockets=""):
     """The processes of a fixed group, of which `who` leaves in some way in its second epoch."""
-    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agents.take_free_ports(1)[0]), "WORLD_SIZE": str(world),
-                   "PYTHONWARNINGS": "ignore:This process:DeprecationWarning"}  # Python's own of a fork beside threads, from 3.12 on
-    environment.pop("DYNAMIX_AGENT", None)
-    if sockets:
-        environment["DYNAMIX_AGENT"] = sockets
-    command = [sys.executable, "-c", SCRIPT, ranks.PACKAGE, way, str(who), os.path.join(folder, "file")]
-    return [subprocess.Popen(command, env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stderr=subprocess.PIPE,
-                             text=True) for rank in range(world)]
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agents.take_free_ports(1)[0]), "WORLD_SIZE": str(world), "DYNAMIX_AGENT": sockets}
+    return [scripts.Script(SCRIPT, ranks.PACKAGE, way, str(who), os.path.join(folder, "file"), RANK=str(rank), LOCAL_RANK=str(rank), **group)
+            for rank in range(world)]
 
 
 class Leaving(unittest.TestCase):
-    def check(self, way, who, status, said, world=2, sockets=None):
+    def check(self, way, who, status, said, world=2, sockets=""):
         """The others end, one of them at least with a sentence, since the store of the notes ends with member 0; and the leaver
         ends with its own status."""
         with tempfile.TemporaryDirectory() as folder:
@@ -196,21 +190,19 @@ class Leaving(unittest.TestCase):
                 for rank, member in enumerate(members):
                     if rank == who:
                         continue
-                    texts.append(member.communicate(timeout=ranks.SECONDS)[1])
-                    self.assertNotEqual(member.returncode, 0, texts[-1])
+                    ended = member.end()
+                    texts.append(ended.said)
+                    self.assertNotEqual(ended.status, 0, ended.said)
                 self.assertRegex("\n".join(texts), said, f"{way}, {who}")
                 left = pathlib.Path(folder, f"file-{who}")
                 if left.exists():
                     seconds = time.monotonic() - float(left.read_text(encoding="ascii"))
                     print(f"{way}, member {who} of {world}: the others have ended {seconds:.1f} s later")
-                if "lingers" in way:
-                    members[who].kill()
-                else:
-                    self.assertEqual(members[who].wait(ranks.SECONDS), status)
+                if "lingers" not in way:
+                    self.assertEqual(members[who].end().status, status)
             finally:
                 for member in members:
                     member.kill()
-                    member.communicate()
 
     def test_by_a_return_ends_the_others_with_a_sentence(self):
         said = r"DynamixError: member {} has ended its training after \d steps \(completed\), and this one goes on"
@@ -242,18 +234,18 @@ class Leaving(unittest.TestCase):
             members = start("forks", 1, folder)
             try:
                 for member in members:
-                    self.assertEqual((member.communicate(timeout=ranks.SECONDS)[1], member.returncode), ("", 0))
+                    self.assertEqual(member.end(), (0, "", ""))
             finally:
                 for member in members:
                     member.kill()
-                    member.communicate()
 
     def test_of_the_main_thread_leaves_another_to_train_on(self):
         for place in ("", "train"):
-            ended = subprocess.run([sys.executable, "-c", THREAD, ranks.PACKAGE, place], capture_output=True, text=True, timeout=ranks.SECONDS,
-                                   check=False)
-            self.assertEqual((ended.returncode, ended.stdout), (1, "trained 16 steps\n"), ended.stderr)
-            self.assertIn("ValueError: no window", ended.stderr)
+            script = scripts.Script(THREAD, ranks.PACKAGE, place)
+            self.addCleanup(script.kill)
+            ended = script.end()
+            self.assertEqual((ended.status, ended.printed), (1, "trained 16 steps\n"), ended.said)
+            self.assertIn("ValueError: no window", ended.said)
 
     @unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
     def test_beside_agents_ends_the_others_with_a_sentence(self):
@@ -266,9 +258,9 @@ class Leaving(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, agents.started(3) as started:
             members = start("evaluates", 0, folder, 3, started.sockets)
             for rank in (1, 2):
-                self.assertEqual((members[rank].communicate(timeout=ranks.SECONDS)[1], members[rank].returncode), ("", 0))
+                self.assertEqual(members[rank].end(), (0, "", ""))
             pathlib.Path(folder, "file").touch()
-            self.assertEqual((members[0].communicate(timeout=ranks.SECONDS)[1], members[0].returncode), ("", 0))
+            self.assertEqual(members[0].end(), (0, "", ""))
         self.assertEqual(started.status, 0, started.said)
 
 
@@ -397,6 +389,7 @@ class Deaths(unittest.TestCase):
                 group.limit = time.monotonic() + ranks.SECONDS / 3
                 text = "member 1 has died, or has ended its process groups, and this one waits for it"
                 self.assertEqual(group.result(0), (True, (text, True)), f"member {source} sends")
+                group.processes[0].kill()  # it would wait for the other one at the end of its rank
 
     def test_are_not_seen_in_a_group_that_the_script_has_ended(self):
         self.assertEqual(ranks.run(close_a_group, 2), [([[0], [1]], set())] * 2)
@@ -432,9 +425,7 @@ class Connected(unittest.TestCase):
 
 class LeavingElastic(unittest.TestCase):
     def run_members(self, way, who, folder):
-        command = [sys.executable, "-c", ELASTIC, ranks.PACKAGE, way, str(who), folder]
-        return [subprocess.Popen(command, env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "3"}, stderr=subprocess.PIPE, text=True)
-                for rank in range(3)]
+        return [scripts.Script(ELASTIC, ranks.PACKAGE, way, str(who), folder, RANK=str(rank), WORLD_SIZE="3") for rank in range(3)]
 
     def check(self, way, status, gone, who=1):
         """The others go on and finish alike, and the leaver ends with its own status; None: its process lingers."""
@@ -443,21 +434,20 @@ class LeavingElastic(unittest.TestCase):
             try:
                 said = ""
                 for rank in {0, 1, 2} - {who}:
-                    said = members[rank].communicate(timeout=ranks.SECONDS)[1]
-                    self.assertEqual(members[rank].returncode, 0, f"{way}: {said}")
+                    ended, _, said = members[rank].end()
+                    self.assertEqual(ended, 0, f"{way}: {said}")
                     self.assertEqual(said.count("was formed anew"), gone, f"{way}: {said}")
                     if gone:
                         self.assertIn(f"members gone: [{who}]", said, way)
                 if status is not None:
-                    said = members[who].communicate(timeout=ranks.SECONDS)[1]
-                    self.assertEqual(members[who].returncode, status, f"{way}: {said}")
+                    ended, _, said = members[who].end()
+                    self.assertEqual(ended, status, f"{way}: {said}")
                 ends = [pathlib.Path(folder, str(rank)).read_text(encoding="ascii") for rank in {0, 1, 2} - {who}]
                 self.assertEqual(ends[0], ends[1])
                 return said
             finally:
                 for member in members:
                     member.kill()
-                    member.communicate()
 
     def test_leaves_the_others_to_go_on(self):
         for way, status in (("exits", 4), ("is asked to end", 0), ("raises", 1), ("catches", None), ("closes", None)):
