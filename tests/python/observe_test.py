@@ -24,7 +24,20 @@ from dynamix.board import Board
 from dynamix.observed_steps import ObservedStep, ObservedSteps
 
 TORCHRUN = [*agents.torchrun(), "--nproc_per_node", "2"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": ranks.PACKAGE, "OMP_NUM_THREADS": "1", "DYNAMIX_NODE": agents.program() or ""}
+#: What torchrun does for two ranks, without loading Torch for it.
+LAUNCHER = ["/bin/sh", "-c", """
+status=0
+for rank in 0 1; do
+  RANK=$rank LOCAL_RANK=$rank "$0" "$@" &
+  started="$started $!"
+done
+for each in $started; do
+  wait $each || status=$?
+done
+exit $status
+""", sys.executable]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": ranks.PACKAGE, "OMP_NUM_THREADS": "1", "DYNAMIX_NODE": agents.program() or "",
+               "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agents.take_free_ports(1)[0])}
 
 
 class Folder:
@@ -38,7 +51,7 @@ class Folder:
         self.script = self.path / "train.py"
         self.script.write_text(script, encoding="utf-8")
 
-    def run(self, options, *arguments, launcher=TORCHRUN, environment=ENVIRONMENT):
+    def run(self, options, *arguments, launcher=LAUNCHER, environment=ENVIRONMENT):
         """With agents where there are options. What was said on standard output, on standard error, and the status."""
         command = [*launcher, "train.py", *arguments]
         if options is not None:
@@ -66,7 +79,7 @@ class Observed(unittest.TestCase):
         folder = Folder(self.folder.name, observed_scripts.TORCHVISION)
         before = folder.script.read_bytes()
         plain = folder.run(None, "3")[0]
-        said, told, status = folder.run(["--observe", "--out", "runs/observed"], "3")
+        said, told, status = folder.run(["--observe", "--out", "runs/observed"], "3", launcher=TORCHRUN)
         self.assertEqual(status, 0, told)
         self.assertEqual(folder.script.read_bytes(), before)
         self.assertEqual(parameters(said), parameters(plain), "the script's numbers are others where it is observed")
@@ -88,7 +101,7 @@ class Observed(unittest.TestCase):
         estimated = [int(number) for number in re.search(r"shared as (\d+), (\d+)\)", told).groups()]
 
         folder.write(observed_scripts.joined(observed_scripts.TORCHVISION))
-        _, told, status = folder.run(["--out", "runs/joined", "--set", "arbitrator.policy=static"], "3")
+        _, told, status = folder.run(["--out", "runs/joined", "--set", "arbitrator.policy=static"], "3", launcher=TORCHRUN)
         self.assertEqual(status, 0, told)
         self.assertRegex(told, r"observed before it joined, at equal batches: \d+ samples/s, and 1\.\d+ times as many were estimated; now "
                                r"\d+ samples/s, \d\.\d+ times as many")
@@ -128,7 +141,7 @@ class Observed(unittest.TestCase):
         folder = Folder(self.folder.name, observed_scripts.TORCHVISION)
         hook = os.path.join(ranks.PACKAGE, "dynamix", "observer")
         environment = {**ENVIRONMENT, "PYTHONPATH": hook}
-        command = [agents.program(), "exec", "--workers", "2", "--set", "dashboard.listen=", "--observe", "--out", "run", "--", *TORCHRUN,
+        command = [agents.program(), "exec", "--workers", "2", "--set", "dashboard.listen=", "--observe", "--out", "run", "--", *LAUNCHER,
                    "train.py", "1"]
         done = subprocess.run(command, cwd=folder.path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               timeout=ranks.SECONDS)
