@@ -383,7 +383,7 @@ class Step:
 
     def factor(self) -> Optional[float]:
         """What the learning rate of this step is multiplied by. Once a step, before the optimiser. None: the step is dropped, since
-        its gradient is not finite."""
+        its gradient is not finite, or since nobody has a sample, while one is dealt that costs more than a step."""
         self._write_row()
         self.read_rows()
         if self._comparison.is_due:
@@ -393,6 +393,9 @@ class Step:
         self.progress = rate.progress
         if self._finite is not None and not self._finite.keeps(int(self.client.status().step)):
             self.complete(skipped=True)
+            return None
+        if self.costs is not None and self._share_of_cost.total == 0:
+            self.complete()
             return None
         return rate.factor
 

@@ -63,7 +63,7 @@ def train(rank, world, budgets, epochs, stop, state, options):
     """By step: epoch, samples of this rank, tokens and those with padding; the largest error of a gradient; the state at `stop`."""
     model, optimizer, run, loader = joined(rank, budgets[rank], **options)
     if state is not None:
-        run.load_state_dict({**state, "words": torch.tensor(state["words"])})
+        run.load_state_dict(state)
     data, steps, worst, saved = Texts(), [], 0.0, None
     for epoch in range(run.epoch, epochs):
         expected, count = len(loader), 0
@@ -91,7 +91,31 @@ def train(rank, world, budgets, epochs, stop, state, options):
             break
     now = run.status
     run.close()
-    return steps, worst, (now.batches, now.samples), {**saved, "words": saved["words"].tolist()} if saved else None
+    return steps, worst, (now.batches, now.samples), saved
+
+
+def train_below_the_costliest(rank, world):
+    """Budgets of 16 where some samples cost 64. By step: this rank's samples, and whether the optimiser moved the parameters; the
+    progress at the end."""
+    costs = [4] * 40 + [64] * 6
+    torch.manual_seed(0)
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1)
+    run = dynamix.join(model, optimizer, agent="off", rule="linear")
+    loader = run.loader(torch.utils.data.TensorDataset(torch.arange(46), torch.randn(46, 3)), budget=64, cost=costs)
+    run.limit_batch(16)
+    run.load_state_dict(run.state_dict())
+    steps = []
+    for chosen, values in loader:
+        own, before = chosen.tolist()[:run.counted], model.weight.detach().clone()
+        optimizer.zero_grad()
+        model(values).square().mean().backward()
+        run.average_gradients()
+        optimizer.step()
+        steps.append((own, not torch.equal(model.weight, before)))
+    result = steps, run.progress, run.status.step
+    run.close()
+    return result
 
 
 class Budgets(unittest.TestCase):
@@ -154,6 +178,17 @@ class Budgets(unittest.TestCase):
             second = ranks.run(resume, 2, (900, 600), states, options)
             for rank in range(2):
                 self.assertEqual(first[rank][0] + second[rank][0], whole[rank][0])
+
+    def test_below_the_costliest_sample_leave_steps_in_which_nobody_moves(self):
+        for world in (1, 2):
+            results = ranks.run(train_below_the_costliest, world)
+            self.assertEqual(sorted(number for steps, *_ in results for own, _ in steps for number in own), list(range(46)))
+            for joint in zip(*(steps for steps, *_ in results)):
+                self.assertEqual({moved for _, moved in joint}, {any(own for own, _ in joint)})
+            self.assertTrue(any(not any(own for own, _ in joint) for joint in zip(*(steps for steps, *_ in results))), "no step was empty")
+            for steps, progress, count in results:
+                self.assertEqual(len(steps), count)
+                self.assertAlmostEqual(progress, (40 * 4 + 6 * 64) / (64 * world))  # of schedules, which go by cost
 
     def test_of_members_follow_their_paces(self):
         results = ranks.run(follow_paces, 2, "off", True)
