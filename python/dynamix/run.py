@@ -40,7 +40,8 @@ from .stream import Reader, Stream, identity_of, lengths_of
 
 _log = logging.getLogger("dynamix")
 _Sample = TypeVar("_Sample", covariant=True)
-_STATE_VERSION = 1
+_STATE_VERSION = 2
+_VERSIONS_READ = (1, 2)  # the first has its words in a tensor
 _MEETING_SECONDS = 60
 _MEETING_SECONDS_AT_EXIT = 1.5  # whoever waits in a collective of the script's for this process need not do so for long
 
@@ -418,9 +419,9 @@ class Run(Stepping):
     def state_dict(self) -> Dict[str, Any]:
         """The state after the last completed step, the same on all members, however much has been fetched ahead: for
         checkpoints, beside those of model and optimiser."""
-        client = self._ready().client
-        words = torch.frombuffer(client.save(), dtype=torch.int64).clone()
-        state = {"version": _STATE_VERSION, "words": words, "schedules": [schedule.steps for schedule in self._schedules]}
+        # Bytes: torch.distributed.checkpoint loads a tensor into one of the same size alone, and that follows the number of members.
+        words = bytes(self._ready().client.save())
+        state: Dict[str, Any] = {"version": _STATE_VERSION, "words": words, "schedules": [schedule.steps for schedule in self._schedules]}
         if self._draws is not None:
             state["weights"] = self._draws.state()
         if self._costs is not None:
@@ -432,8 +433,8 @@ class Run(Stepping):
         self._must_be_open()
         if "words" not in state or "schedules" not in state:
             raise ValueError("this is not what run.state_dict() has given: load that part of the checkpoint")
-        if state.get("version") != _STATE_VERSION:
-            raise ValueError(f"this state has version {state.get('version')!r}; this package reads {_STATE_VERSION}")
+        if state.get("version") not in _VERSIONS_READ:
+            raise ValueError(f"this state has version {state.get('version')!r}; this package reads up to {_STATE_VERSION}")
         if len(state["schedules"]) != len(self._schedules):
             raise ValueError(f"this state is of a run with {len(state['schedules'])} schedulers; this one has {len(self._schedules)}")
         if self._step is None:
@@ -462,7 +463,9 @@ class Run(Stepping):
         from a checkpoint, within each member's limit (0: none)."""
         step = self._step
         assert step is not None
-        words = bytearray(state["words"].to(torch.int64).cpu().numpy().tobytes())
+        words = state["words"]
+        if isinstance(words, torch.Tensor):
+            words = words.to(torch.int64).cpu().numpy().tobytes()
         if self._draws is not None:
             self._draws.restore(state.get("weights"))
         elif "weights" in state:
@@ -471,7 +474,7 @@ class Run(Stepping):
             self._costs.restore(state.get("cost"))
         elif "cost" in state:
             raise ValueError("this state is of samples that were dealt by cost: give the same budget=... and cost=...")
-        step.client.restore(words, limits or ())
+        step.client.restore(bytearray(words), limits or ())
         step.progress = step.client.status().progress
         for schedule, steps in zip(self._schedules, state["schedules"]):
             schedule.steps = int(steps)

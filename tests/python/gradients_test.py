@@ -321,7 +321,7 @@ def exchange_rows(rank, world, most):
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(inputs), labels).backward()
         optimizer.step()
-    words, batches = run.state_dict()["words"].tolist(), run.status.batches
+    words, batches = run.state_dict()["words"], run.status.batches
     run.close()
     return len(alone), batches, words, [parameter.tolist() for parameter in model.parameters()]
 

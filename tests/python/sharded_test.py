@@ -1,22 +1,17 @@
-"""Models that fully_shard has sharded: gradients are those of the joined batch, times of steps tell which host is slow, and
-checkpoints go on with the same bits."""
+"""Models that fully_shard has sharded: gradients are those of the joined batch, and times of steps tell which host is slow."""
 import contextlib
 import copy
 import io
 import itertools
 import logging
 import math
-import os
-import tempfile
 import time
 import unittest
 
 import agents
 import ranks
 import torch
-import torch.distributed.checkpoint as checkpoint
 from torch import nn
-from torch.distributed.checkpoint import state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel, MixedPrecisionPolicy, ShardingStrategy, fully_shard
 
@@ -247,50 +242,6 @@ class StepTimes(unittest.TestCase):
             self.assertTrue(all(map(math.isnan, times)))
             self.assertEqual(warnings.count("square root"), 1 - rank)
             self.assertEqual(warnings.count("no times of steps"), 1 - rank)
-
-
-def train_distributed(rank, world, folder, stop, resume):
-    """Trains to step `stop`, from a checkpoint where `resume`. Returns steps, samples and parameters."""
-    torch.manual_seed(0)
-    model = sharded(Layers())
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    run = dynamix.join(model, optimizer, agent="off", rule="adascale")
-    loader = run.loader(numbers(330, torch.float32), batch_size=8 - 3 * rank, seed=3)
-
-    def state():
-        models, optimizers = state_dict.get_state_dict(model, optimizer)
-        return {"model": models, "optimizer": optimizers, "dynamix": run.state_dict()}
-
-    if resume:
-        loaded = state()
-        checkpoint.load(loaded, checkpoint_id=folder)
-        state_dict.set_state_dict(model, optimizer, model_state_dict=loaded["model"], optim_state_dict=loaded["optimizer"])
-        run.load_state_dict(loaded["dynamix"])
-    while run.status.step < stop:
-        for _, inputs, labels in loader:
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(model(inputs), labels).backward()
-            optimizer.step()
-            if run.status.step == stop:
-                break
-    optimizer.zero_grad()
-    if not resume:
-        checkpoint.save(state(), checkpoint_id=folder)
-    result = run.status.step, run.status.samples, [whole(parameter).tolist() for parameter in model.parameters()]
-    run.close()
-    return result
-
-
-@unittest.skipUnless(CAN_WEIGHT, "this torch's fully_shard takes no reduce-scatter")
-class Checkpoints(unittest.TestCase):
-    def test_of_shards_go_on_in_mid_epoch_with_the_same_bits(self):
-        for world in (2, 3):
-            with tempfile.TemporaryDirectory() as folder:
-                first, uninterrupted = (ranks.run(train_distributed, world, os.path.join(folder, str(stop)), stop, False)
-                                        for stop in (30, 55))
-                self.assertEqual([found[0] for found in first], [30] * world)
-                resumed = ranks.run(train_distributed, world, os.path.join(folder, "30"), 55, True)
-                self.assertEqual(resumed, uninterrupted)
 
 
 def refuse(rank, world):

@@ -153,12 +153,12 @@ def train_beside_a_full_disk(rank, world, disk):
                     save()
                 except OSError as problem:
                     text = str(problem)
-                assert torch.equal(before, run.state_dict()["words"]), "the run's state has changed"
-                assert torch.equal(torch.load(path)["dynamix"]["words"], kept[0]), "the checkpoint before is not kept"
+                assert before == run.state_dict()["words"], "the run's state has changed"
+                assert torch.load(path)["dynamix"]["words"] == kept[0], "the checkpoint before is not kept"
                 assert sorted(os.listdir(disk)) == ["checkpoint", "full"], "a part of a checkpoint is left"
                 os.unlink(full)
                 save()
-                assert torch.equal(before, kept[-1]), "the checkpoint is not that of the state"
+                assert before == kept[-1], "the checkpoint is not that of the state"
     run.close()
     return text, [parameter.tolist() for parameter in model.parameters()]
 
