@@ -18,6 +18,8 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from .optimizer import has_joined, innermost
+
 MOST_TRIALS = 5
 _MARGIN = 0.1        # of the memory that there is
 _HOST_MARGIN = 0.25  # of the host's, whose allocator tears it to pieces from step to step, and whose lack ends the process
@@ -207,7 +209,8 @@ def unchanged(model: torch.nn.Module, optimizers: Sequence[Optimizer]) -> Iterat
     if parameters and parameters[0].device.type == "cuda":
         cuda: Any = torch.cuda
         on_device = parameters[0].device, cuda.get_rng_state(parameters[0].device)
-    fresh = [optimizer for optimizer in optimizers if not optimizer.state]
+    # Of one that wraps another it has the state; ZeroRedundancyOptimizer's own step would exchange parameters.
+    fresh = [each for each in (innermost(optimizer) for optimizer in optimizers) if not each.state]
     sync = getattr(model, "require_forward_param_sync", None)
     wrapped: Any = model
     if sync is not None:
@@ -240,7 +243,8 @@ def _make_state(optimizer: Optimizer) -> None:
         group["lr"] = torch.zeros_like(group["lr"]) if isinstance(group["lr"], torch.Tensor) else 0.0
         for parameter in group["params"]:
             parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
-    stepping: Any = super(type(optimizer), optimizer)  # of the class that it had before it joined: this is no step of the run's
+    # Of the class that it had before it joined: this is no step of the run's.
+    stepping: Any = super(type(optimizer), optimizer) if has_joined(optimizer) else optimizer
     stepping.step()
     for group, rate in zip(optimizer.param_groups, rates):
         group["lr"] = rate

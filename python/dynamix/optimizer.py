@@ -56,18 +56,23 @@ class Steps(Protocol):
         """For the step under way."""
 
 
-def _innermost(optimizer: Optimizer) -> Optimizer:
+def innermost(optimizer: Optimizer) -> Optimizer:
     """The optimiser within those that wrap it, as ZeroRedundancyOptimizer, accelerate's and apex's do."""
     for name in ("optim", "optimizer"):
         inner = getattr(optimizer, name, None)
         if isinstance(inner, Optimizer) and inner is not optimizer:
-            return _innermost(inner)
+            return innermost(inner)
     return optimizer
+
+
+def has_joined(optimizer: Optimizer) -> bool:
+    """Its steps are those of a run that is open."""
+    return bool(getattr(type(optimizer), _JOINED, False))
 
 
 def _kinds(optimizer: Optimizer) -> List[str]:
     """The names of its class and of those above it; of the optimiser within it where it wraps one."""
-    return [base.__name__ for base in type(_innermost(optimizer)).__mro__]
+    return [base.__name__ for base in type(innermost(optimizer)).__mro__]
 
 
 def is_adaptive(optimizer: Optimizer) -> Optional[bool]:
@@ -77,14 +82,14 @@ def is_adaptive(optimizer: Optimizer) -> Optional[bool]:
         return True
     if not PROPORTIONAL.isdisjoint(kinds) or not set(WITHOUT_RULE).isdisjoint(kinds):
         return False
-    return True if any("betas" in group for group in _innermost(optimizer).param_groups) else None
+    return True if any("betas" in group for group in innermost(optimizer).param_groups) else None
 
 
 def agreed_adaptive(optimizers: Sequence[Optimizer], rule: Optional[str]) -> Optional[bool]:
     """Of all optimisers of a run; None where it is not known. Raises ValueError where they differ and the rule needs to know."""
     kinds = {is_adaptive(optimizer) for optimizer in optimizers}
     if kinds >= {True, False} and rule in (None, "adascale"):
-        names = " and ".join(dict.fromkeys(type(_innermost(optimizer)).__name__ for optimizer in optimizers))
+        names = " and ".join(dict.fromkeys(type(innermost(optimizer)).__name__ for optimizer in optimizers))
         raise ValueError(f"{names} are of two kinds: AdaScale multiplies the rate of one by its gain, and of the other by "
                          "the gain's root; join with adaptive=True or adaptive=False, which then holds for all, or with another rule")
     return True in kinds if None not in kinds else None
@@ -234,11 +239,11 @@ def _warn_of_plain_means(stepped: Set[int]) -> None:
 def refuse_others(own: Sequence[Optimizer], model: torch.nn.Module, stepping: Round, is_training: Callable[[], bool]) -> Any:
     """Other optimisers of the model's parameters step beside the run: it would neither drop their steps nor follow their
     rates, so they raise an error. Returns a handle whose `remove` ends this."""
-    ours, given = {id(_innermost(optimizer)) for optimizer in own}, list(own)
+    ours, given = {id(innermost(optimizer)) for optimizer in own}, list(own)
     seen: Set[int] = set()  # optimisers of other parameters, each looked at once
 
     def check(optimizer: Optimizer, _: Any, __: Any) -> None:
-        if stepping.is_stepping or not is_training() or id(_innermost(optimizer)) in ours:
+        if stepping.is_stepping or not is_training() or id(innermost(optimizer)) in ours:
             return
         trained = {id(parameter) for parameter in model.parameters()}
         held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -256,7 +261,7 @@ def swap_optimizer(optimizer: Optimizer, run: Round, number: int = 0) -> Swap:
     """The optimiser's steps are the run's from now on. `number`: of the optimiser in the round. Raises RuntimeError where they are
     those of another run that is open."""
     original: Type[Any] = type(optimizer)
-    if getattr(original, _JOINED, False):
+    if has_joined(optimizer):
         raise RuntimeError(f"this {original.__name__} has joined already: call run.close(again=True) before it joins once more")
     patched: List[Any] = [None]  # a scheduler's wrapper around the method, which lies in the object itself
 

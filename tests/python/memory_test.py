@@ -12,6 +12,7 @@ import unittest
 import ranks
 import torch
 from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 import dynamix
@@ -246,6 +247,25 @@ def find(rank, world, kind):
     return found, trials, lines.lines, same, max(tried[passes:])
 
 
+def train_with_zero(rank, world, searching):
+    """Parameters behind a training with ZeroRedundancyOptimizer, each member of which steps a part of them. `searching`: members that
+    look for their largest batch, before the first step and amid."""
+    torch.manual_seed(5)
+    net = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 1))
+    model = DistributedDataParallel(net)
+    optimizer = ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam, lr=0.05)
+    run = dynamix.join(model, optimizer, agent="off", rule="constant")
+    for number, (values, wanted) in enumerate(run.loader(torch.utils.data.TensorDataset(*data()), batch_size=12)):
+        if rank in searching and number in (0, 2):
+            run.find_batch(lambda *part: loss_of(model, *part), values, wanted, highest=24)
+        optimizer.zero_grad()
+        loss_of(model, values, wanted).backward()
+        optimizer.step()
+    result = [parameter.tolist() for parameter in net.parameters()]
+    run.close()
+    return result
+
+
 class Trained(unittest.TestCase):
     """A plain model in one process."""
 
@@ -300,6 +320,11 @@ class Largest(unittest.TestCase):
                 self.assertLessEqual(0.6 * (30 - 10 * rank), found)
                 self.assertLess(found, 30 - 10 * rank)
                 self.assertLessEqual(largest_part, found)
+
+    def test_batch_is_looked_for_beside_an_optimiser_that_shards_its_state(self):
+        undisturbed = ranks.run(train_with_zero, 2, ())
+        for searching in ((0, 1), (1,)):
+            self.assertEqual(ranks.run(train_with_zero, 2, searching), undisturbed)
 
     def test_batch_is_within_the_margin_of_what_memory_holds(self):
         for room in (10.0, 55.0, 300.0, 1000.0, 9000.0):
