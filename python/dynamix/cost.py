@@ -17,7 +17,7 @@ import heapq
 import logging
 import math
 import operator
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -41,10 +41,12 @@ class Share(NamedTuple):
     own: float     # cost of them
     square: float  # the sum of its squares
     total: float   # of all members' samples
+    each: Tuple[float, ...] = ()  # sample's of this member's
 
     def and_also(self, share: Share) -> Share:
         """Of a step with several batches."""
-        return Share(self.samples + share.samples, self.own + share.own, self.square + share.square, self.total + share.total)
+        return Share(self.samples + share.samples, self.own + share.own, self.square + share.square, self.total + share.total,
+                     self.each + share.each)
 
 
 def _checked(cost: Any, samples: int) -> torch.Tensor:
@@ -113,8 +115,8 @@ class Costs:
             own = list(range(*cuts))
         else:
             own = split(costs, shares)[position]
-        self._dealt[dealt.step] = Share(len(own), math.fsum(costs[place] for place in own),
-                                        math.fsum(costs[place]**2 for place in own), math.fsum(costs))
+        each = tuple(costs[place] for place in own)
+        self._dealt[dealt.step] = Share(len(own), math.fsum(each), math.fsum(cost**2 for cost in each), math.fsum(costs), each)
         if not own:
             return [int(self._line[min(first, len(self._line) - 1)])] * 2
         return self._line[first:last][own].tolist()

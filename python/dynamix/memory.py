@@ -145,8 +145,7 @@ class Guard:
                 mean = mean + weighted.detach()
         return torch.as_tensor(mean)
 
-    @staticmethod
-    def _part(batch: Sequence[Any], rows: int, number: int, parts: int, weight_of: Optional[Weight],
+    def _part(self, batch: Sequence[Any], rows: int, number: int, parts: int, weight_of: Optional[Weight],
               weight: Optional[float]) -> Tuple[float, Sequence[Any]]:
         """A part, and its share in the batch's mean."""
         if parts == 1:
@@ -154,5 +153,5 @@ class Guard:
         first, last = rows * number // parts, rows * (number + 1) // parts
         part: Sequence[Any] = part_of(tuple(batch), rows, first, last)
         if weight_of is None or weight is None:
-            return (last - first) / rows, part
+            return self._step.part_of_mean(rows, first, last), part
         return (float(weight_of(*part)) / weight if weight > 0 else 0.0), part

@@ -228,6 +228,11 @@ class Step:
         """What so many of the `whole` rows of the batch at hand are in what the run deals by: samples, or units of cost."""
         return rows if self.costs is None else self._share_of_cost.own * rows / whole
 
+    def part_of_mean(self, rows: int, first: int, last: int) -> float:
+        """How much these of the rows of the batch at hand are of the mean over it: by their cost, where rows are the samples dealt."""
+        each = self._share_of_cost.each
+        return math.fsum(each[first:last]) / self._share_of_cost.own if len(each) == rows else (last - first) / rows
+
     def limit(self, amount: float) -> None:
         """This member takes no decision above it."""
         self.client.limit_batch(max(1, int(amount)))

@@ -118,6 +118,22 @@ def train_below_the_costliest(rank, world):
     return result
 
 
+def train_in_parts(rank, world):
+    """The largest error of a gradient whose batch was trained in parts of two texts."""
+    model, optimizer, run, loader = joined(rank, 800)
+    worst = 0.0
+    for _, values, mask in loader:
+        run.backward(lambda *part: loss_of(model, *part), values, mask, micro_batch=2)
+        found = model.weight.grad.clone()
+        optimizer.zero_grad()
+        loss_of(model, values, mask).backward()
+        worst = max(worst, float((model.weight.grad - found).abs().max()))
+        run.average_gradients()
+        optimizer.step()
+    run.close()
+    return worst
+
+
 class Budgets(unittest.TestCase):
     def check(self, results, epochs):
         for epoch in range(epochs):
@@ -189,6 +205,9 @@ class Budgets(unittest.TestCase):
             for steps, progress, count in results:
                 self.assertEqual(len(steps), count)
                 self.assertAlmostEqual(progress, (40 * 4 + 6 * 64) / (64 * world))  # of schedules, which go by cost
+
+    def test_that_are_trained_in_parts_have_the_mean_over_cost(self):
+        self.assertLess(ranks.run(train_in_parts, 1)[0], 1e-12)
 
     def test_of_members_follow_their_paces(self):
         results = ranks.run(follow_paces, 2, "off", True)
