@@ -1,9 +1,12 @@
 """Times of steps on a device that is behind the host: known later, and nobody waits for them."""
+import json
 import math
 import os
 import pathlib
+import runpy
 import subprocess
 import sys
+import tempfile
 import types
 import unittest
 
@@ -13,6 +16,9 @@ import torch
 from dynamix import structures as raw
 from dynamix.device_clock import DeviceClock, clock_of
 from dynamix.step import Step
+
+
+PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "benchmarks/gpu_check"
 
 
 class Device:
@@ -141,14 +147,26 @@ class Steps(unittest.TestCase):
 
 
 class Check(unittest.TestCase):
-    def test_of_a_device_runs_on_the_cpu_and_says_that_no_gpu_has(self):
-        program = pathlib.Path(__file__).resolve().parents[2] / "benchmarks/gpu_check"
-        done = subprocess.run([sys.executable, program, "--device", "cpu", "--only", "agreement,memory"], stdout=subprocess.PIPE, text=True,
-                              env={**os.environ, "PYTHONPATH": ranks.PACKAGE}, timeout=300)
-        self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertRegex(done.stdout, "agreement .*equal_bits True")
-        self.assertRegex(done.stdout, "memory .*out_of_memory_after 0")
+    def test_of_a_device_runs_on_the_cpu_and_says_what_has_not_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "lines.json")
+            done = subprocess.run([sys.executable, PROGRAM, "--device", "cpu", "--only", "agreement,nccl,lack,built_in", "--minutes", "20", "--json", path],
+                                  stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": ranks.PACKAGE}, timeout=600)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            lines = json.loads(path.read_text(encoding="utf-8"))["lines"]
+        for line in lines:
+            ran = line["check"] in ("agreement", "lack")
+            self.assertEqual(line["state"], "good" if ran else "left out", line)
+            self.assertEqual("why" in line, not ran, line)
+        self.assertEqual({line.get("equal_bits") for line in lines if line["check"] == "agreement"}, {True})
         self.assertIn("nothing of it has been shown on a GPU", done.stdout)
+
+    def test_of_a_device_says_why_a_line_did_not_run(self):
+        check = runpy.run_path(str(PROGRAM))
+        rows = [{"case": "lenet fp32", "largest_error": 0.5, "wrong": "by half"}, {"case": "lenet scaled", "failed": "no memory"}]
+        lines = list(check["lines_of"]("agreement", rows, "did not end within 60 s", check["NOT_REACHED"]))
+        self.assertEqual([(line["state"], line["why"]) for line in lines],
+                         [("WRONG", "by half"), ("FAILED", "no memory"), *[("NOT REACHED", "did not end within 60 s")] * 2])
 
 
 if __name__ == "__main__":
