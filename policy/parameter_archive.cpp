@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 namespace dynamix::policy {
@@ -30,20 +29,20 @@ parameter_archive::parameter_archive(std::string directory, std::uint64_t bytes_
 
 std::string parameter_archive::keep(std::span<const std::uint8_t> parameters) {
   const auto digest = digest_of(parameters);
-  std::error_code error;
-  if (digest.empty() || std::filesystem::exists(path_of(digest), error))
+  if (digest.empty())
     return {};
-  if (bytes_ + parameters.size() > bytes_max_)
+  std::error_code error;
+  auto there = std::filesystem::file_size(path_of(digest), error);
+  if (error)
+    there = 0;
+  if (there == parameters.size())
+    return {};
+  if (bytes_ - there + parameters.size() > bytes_max_)
     return directory_ + " is full";
   std::filesystem::create_directories(directory_, error);
-  std::ofstream file(path_of(digest), std::ios::binary);
-  using std::filesystem::perms;
-  std::filesystem::permissions(path_of(digest), perms::owner_read | perms::owner_write, error);
-  file.write(reinterpret_cast<const char*>(parameters.data()), static_cast<std::streamsize>(parameters.size()));
-  file.close();
-  if (!file)
-    return "cannot write " + path_of(digest);
-  bytes_ += parameters.size();
+  if (auto problem = storage::write_private_file(path_of(digest), parameters); !problem.empty())
+    return problem;
+  bytes_ += parameters.size() - there;
   return {};
 }
 

@@ -20,8 +20,8 @@ public:
 
   explicit parameter_archive(std::string directory, std::uint64_t bytes_max = default_bytes_max);
 
-  /// Keeps them unless they are there. Returns an empty string, or why they are not kept. Not synced to the disk: what
-  /// is torn does not fit its digest.
+  /// Keeps them unless they are there whole: a file of another length, which a crash has left, is replaced. Returns an
+  /// empty string, or why they are not kept.
   std::string keep(std::span<const std::uint8_t> parameters);
   /// Returns an empty string, or why they cannot be had: missing, damaged.
   std::string read(const std::string& digest, std::vector<std::uint8_t>& parameters) const;

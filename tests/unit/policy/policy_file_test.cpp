@@ -1,10 +1,14 @@
+#include "policy/parameter_archive.hpp"
 #include "policy/policy_file.hpp"
 #include "samples.hpp"
+#include "tests/temporary_directory.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -100,6 +104,21 @@ TEST(PolicyFile, EveryFlippedByteIsNoticed) {
     ASSERT_NE(from_bytes(damaged, stored_shape, network, version), "") << "byte " << i;
   }
   EXPECT_TRUE(same(network, make_network(stored_shape, 2)));
+}
+
+/// A file that a crash had torn once counted as kept for ever.
+TEST(ParameterArchive, WritesATornFileAgain) {
+  const temporary_directory directory;
+  const std::vector<std::uint8_t> six = {1, 2, 3, 4, 5, 6};
+  const auto path = directory.file(digest_of(six) + ".dynamix");
+  std::ofstream(path) << "xxx";
+  parameter_archive archive(directory.path(), 6);
+  EXPECT_EQ(archive.keep(six), "") << "what is replaced takes no space";
+  std::vector<std::uint8_t> read;
+  EXPECT_EQ(archive.read(digest_of(six), read), "");
+  EXPECT_EQ(read, six);
+  EXPECT_EQ(std::filesystem::status(path).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
 } // namespace
