@@ -116,6 +116,7 @@ std::vector<std::uint8_t> network_learner::save() const {
   std::ostringstream generator_text;
   generator_text << generator_;
   file.metadata["learner.generator"] = generator_text.str();
+  file.tensors.push_back(to_record("learner.begun_at", torch::tensor({static_cast<std::int64_t>(begun_at_)})));
   return storage::encode(file);
 }
 
@@ -137,8 +138,10 @@ std::string network_learner::restore(std::span<const std::uint8_t> saved) {
       return "the tensor \"range.low\" has a number above that of \"range.high\"";
   }
   const auto generator_text = file.metadata.find("learner.generator");
-  if (generator_text == file.metadata.end())
-    return {}; // a policy's parameters alone
+  if (generator_text == file.metadata.end()) { // a policy's parameters alone
+    begun_at_ = last_.version;
+    return {};
+  }
   std::istringstream text(generator_text->second);
   if (!(text >> generator_))
     return "the state of the generator is damaged";
@@ -146,6 +149,13 @@ std::string network_learner::restore(std::span<const std::uint8_t> saved) {
   if (auto error = read_tensor(file, "learner.numbers", numbers_of(last_), numbers); !error.empty())
     return error;
   const auto* number = numbers.data_ptr<double>();
+  if (torch::Tensor begun_at; file.find("learner.begun_at") != nullptr) {
+    if (auto error = read_tensor(file, "learner.begun_at", torch::zeros({1}, torch::kInt64), begun_at); !error.empty())
+      return error;
+    begun_at_ = static_cast<std::uint64_t>(begun_at.item<std::int64_t>());
+    if (begun_at_ > last_.version)
+      return "learning began with a later version than it has reached";
+  }
   last_.policy_loss = number[0];
   last_.value_loss = number[1];
   last_.entropy = number[2];

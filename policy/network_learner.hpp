@@ -44,6 +44,7 @@ protected:
   actor_critic network_;
   std::mt19937_64 generator_;
   messages::policy_version last_; ///< version and numbers of the last update; no parameters
+  std::uint64_t begun_at_ = 0;    ///< version of the policy that learning began with
 
 private:
   void widen_range(const torch::Tensor& states);

@@ -96,7 +96,7 @@ ppo_loss compute_loss(const prediction& now, const target& then, const cluster::
 // 13. Separate networks for policy and value function: actor_critic.cpp.
 
 void ppo_learner::learn(std::span<const messages::trajectory> rollout, const rollout_rows& rows) {
-  set_learning_rate(anneal_learning_rate(options_.learning_rate, last_.version, options_.annealing_updates));
+  set_learning_rate(anneal_learning_rate(options_.learning_rate, last_.version - begun_at_, options_.annealing_updates));
   std::vector<float> advantages;
   std::vector<float> returns;
   for (const auto& trajectory : rollout) {

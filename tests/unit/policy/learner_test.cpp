@@ -121,7 +121,7 @@ TEST_P(EveryLearner, RefusesWhatDoesNotFit) {
       record->data.back() = byte;
     return storage::encode(changed);
   };
-  for (const auto* name : {"learner.policy.1.bias.square", "learner.policy.1.bias.step"}) // negative
+  for (const auto* name : {"learner.policy.1.bias.square", "learner.policy.1.bias.step", "learner.begun_at"}) // negative
     EXPECT_THROW(make_learner(file, with_last_byte(name, 0xbf)), std::invalid_argument) << name;
   const auto of_no_state = with_last_byte("range.low", 0x7e); // 8e37
   EXPECT_THROW(make_learner(file, of_no_state), std::invalid_argument);

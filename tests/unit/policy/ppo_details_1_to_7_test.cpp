@@ -110,6 +110,26 @@ TEST(PpoDetail4LearningRateAnnealing, ReachesTheOptimiser) {
   EXPECT_EQ(distance(before, parameters_of(annealed)), 0) << "after the last update the rate is 0";
 }
 
+/// A policy of version 120 was once taken for one that had done its 100 updates: it learned nothing.
+TEST(PpoDetail4LearningRateAnnealing, CountsFromThePolicyThatLearningBeginsWith) {
+  const auto rollout = testing::random_rollout(2, 8, 1);
+  ppo_learner trained(shape, {}, 1);
+  for (int update = 0; update < 3; ++update)
+    trained.update(rollout);
+  ppo_learner annealed(shape, {.annealing_updates = 2}, 1);
+  ASSERT_EQ(annealed.restore(trained.current().parameters), "");
+  const auto begun = parameters_of(annealed);
+  annealed.update(rollout);
+  EXPECT_GT(distance(begun, parameters_of(annealed)), 0);
+  ppo_learner resumed(shape, {.annealing_updates = 2}, 1);
+  ASSERT_EQ(resumed.restore(annealed.save()), "");
+  resumed.update(rollout);
+  const auto second = parameters_of(resumed);
+  EXPECT_GT(distance(parameters_of(annealed), second), 0);
+  resumed.update(rollout);
+  EXPECT_EQ(distance(second, parameters_of(resumed)), 0) << "after the last update the rate is 0";
+}
+
 TEST(PpoDetail5GeneralisedAdvantageEstimation, MatchesHandComputedValues) {
   const std::vector<float> rewards = {1, 0, 2};
   const std::vector<float> values = {0.5F, 1, -1};
