@@ -21,7 +21,7 @@ constexpr double straggling_max = 4;      ///< of the logarithm
 constexpr double beyond_floor = 1.1;      ///< times the floor: what is longer is not explained by it
 constexpr double change_of_speed = 0.32;  ///< log2: beyond this a surprise is not jitter (policy/step_time_table.hpp)
 constexpr double cautious_factor = 1.1;   ///< of belief::cautious
-constexpr std::uint64_t growth_max = 2;   ///< over the largest global batch that has run (Pollux)
+constexpr std::uint64_t growth_max = 2;   ///< over the global batch that runs (Pollux: the largest that has run)
 constexpr double candidate_ratio = 1.045; ///< between step times that `best` looks at: 2^(1/16)
 constexpr double noise_doubt = 1.2;       ///< times, either way, that the critical batch may be from the noise scale
 constexpr double worthwhile_gain = 0.02;  ///< of goodput
@@ -84,8 +84,10 @@ bool measured_cluster::take(const messages::window_report& report) {
     if (expected && std::abs(worker.surprise) < change_of_speed) {
       const auto square = worker.surprise * worker.surprise;
       worker.jitter = std::sqrt(mean_of(worker.jitter * worker.jitter, square, jitter_weight));
-      const auto weight = std::max(jitter_weight, 1 / ++worker.predictions);
-      worker.error = std::sqrt(mean_of(worker.error * worker.error, square, weight));
+      if (worker.computing.between_points(report.batch)) { // elsewhere it was a guess, made to be corrected
+        const auto weight = std::max(jitter_weight, 1 / ++worker.predictions);
+        worker.error = std::sqrt(mean_of(worker.error * worker.error, square, weight));
+      }
     }
     worker.computing.measure(report.batch, seconds, report.balance.pace_change);
     worker.correction = log2_ratio(seconds, worker.computing.curve().seconds(report.batch));
@@ -129,7 +131,7 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
     generation_ = shard.generation;
     largest_run_ = {};
   } else if (++largest_run_.windows == windows_remembered) {
-    largest_run_ = {.newest = 0, .before = largest_run_.newest};
+    largest_run_ = {.now = largest_run_.now, .newest = 0, .before = largest_run_.newest};
   }
   double phi = 0;
   double error = 0;
@@ -150,7 +152,9 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
       ++phis;
     }
   }
-  largest_run_.newest = std::max(largest_run_.newest, agreed_total(std::move(totals)));
+  if (!totals.empty())
+    largest_run_.now = agreed_total(std::move(totals));
+  largest_run_.newest = std::max(largest_run_.newest, largest_run_.now);
   if (std::isfinite(least_wait))
     exchange_seconds_ = mean_of(exchange_seconds_, least_wait, exchange_weight);
   if (phis > 0) {
@@ -200,7 +204,7 @@ double measured_cluster::noise_trend() const {
 
 std::uint64_t measured_cluster::largest_planned() const {
   const auto run = std::max(largest_run_.newest, largest_run_.before);
-  return growth_max * (run == 0 ? initial_total() : run);
+  return growth_max * (run == 0 ? initial_total() : std::min(run, std::max(largest_run_.now, initial_total())));
 }
 
 std::uint64_t measured_cluster::least_planned() const {
@@ -371,10 +375,13 @@ worthwhile_plan measured_cluster::worthwhile(batch_plan plan, const std::vector<
                                              std::span<const belief> how) const {
   auto nearest = judge(assigned, how);
   const auto running = nearest.total;
-  const bool grows_back = running < std::min(plan.total, initial_total());
+  const auto initial = initial_total();
+  const bool grows_back = running < std::min(plan.total, initial);
   plan = keep_shares(std::move(plan), assigned, how);
   if (grows_back)
-    return {.reason = fmt::format("grows from {} back to the initial global batch", running), .plan = std::move(plan)};
+    return {.reason = fmt::format("grows from {} to {}, {} the initial global batch of {}", running, plan.total,
+                                  plan.total > initial ? "beyond" : "towards", initial),
+            .plan = std::move(plan)};
   if (plan.total != running) {
     auto other_shares = keep_shares(split(running, how), assigned, how);
     if (other_shares.goodput >= least_gain(other_shares) * nearest.goodput)

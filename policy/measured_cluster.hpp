@@ -95,8 +95,9 @@ public:
   /// it. Elsewhere that, or twice what has run where training began with less, while there is no noise scale to tell
   /// what another is worth.
   std::uint64_t least_planned() const;
-  /// The largest that it may have where that is not less: twice the largest that this generation has run of late
-  /// (Pollux's limit).
+  /// The largest that it may have where that is not less: twice what runs now, so that what the others are given while
+  /// a host hiccups does not grow with each hiccup; below the initial one twice that, or twice the largest that this
+  /// generation has run of late where that is less (Pollux's limit).
   std::uint64_t largest_planned() const;
   std::uint32_t lowest() const { return limits_.lowest; }
   std::uint32_t highest(std::size_t worker) const { return highest_[worker]; }
@@ -145,7 +146,8 @@ private:
     double surprise = 0;
     double correction = 0; ///< log2(the newest window's computing time / what the table says now)
     double jitter = 0;
-    double error = error_at_first; ///< of predicted times, a root mean square as `jitter`; less is to be shown
+    double error = error_at_first; ///< of times predicted between batch sizes measured, a root mean square as
+                                   ///< `jitter`; less is to be shown
     double predictions = 1;        ///< that `error` is of
   };
   /// One worker of the window at hand.
@@ -199,6 +201,7 @@ private:
   /// The largest global batch that has run, in the windows that are remembered. What workers have run who have gone, or
   /// the same ones long ago, is no measure of what may be tried next.
   struct largest {
+    std::uint64_t now = 0; ///< what has run in the newest window
     std::uint64_t newest = 0;
     std::uint64_t before = 0;  ///< of the stretch of windows before
     std::uint32_t windows = 0; ///< of the newest stretch

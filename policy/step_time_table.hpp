@@ -63,6 +63,8 @@ public:
   /// does not know. A worker whose batch size follows its pace within windows is measured at small ones when it is slow
   /// and at large ones when it is fast, so without it the shape would be taken for flat.
   void measure(double batch, double seconds, double pace_change = 0);
+  /// Whether a batch size lies among those measured, give or take 10 %.
+  bool between_points(double batch) const;
   const step_time_curve& curve() const { return curve_; }
 
 private:
@@ -73,7 +75,6 @@ private:
   };
   /// The point that a measurement joins, or `points_.end()`.
   std::vector<point>::iterator find(double batch);
-  bool between_points(double batch) const;
   /// Whether the measurement lies beyond 25 %. Takes it for a change of pace where the one before did too.
   bool far_off(double batch, double seconds);
   /// Takes what the worker says of its pace. The plan follows a change by more than 25 % in the second window, so that
