@@ -7,10 +7,11 @@ joined is copied once, until the pieces are batches again.
 from __future__ import annotations
 
 import collections
-import copy
-from typing import Any, Callable, Deque, List, Mapping, MutableMapping, Sequence, Tuple
+from typing import Any, Callable, Deque, List, Mapping, Sequence, Tuple
 
 import torch
+
+from .batch import INSIDE, walked
 
 _ADVICE = "whose samples dynamix cannot tell apart: pass run.loader() a collate_fn of your own, whose batches are used as they are"
 
@@ -18,41 +19,30 @@ _ADVICE = "whose samples dynamix cannot tell apart: pass run.loader() a collate_
 Leaf = Callable[[Sequence[Any]], Any]
 
 
-def _walk(values: Sequence[Any], leaf: Leaf) -> Any:
+def _walked(values: Sequence[Any], made_of: Leaf) -> Any:
     """Of what torch's default_collate gives, in its order of cases."""
-    first = values[0]
-    if isinstance(first, torch.Tensor):
-        return leaf(values)
-    if isinstance(first, Mapping):
-        made = {key: _walk([value[key] for value in values], leaf) for key in first}
-        if not isinstance(first, MutableMapping):
-            return made
-        copied = copy.copy(first)
-        copied.update(made)
-        return copied
-    if not isinstance(first, Sequence):
-        raise TypeError(f"a batch has a {type(first).__name__}, {_ADVICE}")
-    if first and isinstance(first[0], (str, bytes)):  # collated fields are no texts
-        return leaf(values)
-    items = [_walk(fields, leaf) for fields in zip(*values)]
-    if hasattr(first, "_fields"):
-        return type(first)(*items)
-    if isinstance(first, tuple):
-        return type(first)(items)
-    changed: Any = copy.copy(first)
-    for place, item in enumerate(items):
-        changed[place] = item
-    return changed
+
+    def leaf(places: Sequence[Any]) -> Any:
+        first = places[0]
+        if isinstance(first, torch.Tensor):
+            return made_of(places)
+        if isinstance(first, Mapping):
+            return INSIDE
+        if not isinstance(first, Sequence):
+            raise TypeError(f"a batch has a {type(first).__name__}, {_ADVICE}")
+        return made_of(places) if first and isinstance(first[0], (str, bytes)) else INSIDE  # collated fields are no texts
+
+    return walked(values, leaf)
 
 
 def part_of(piece: Any, first: int, last: int) -> Any:
     """Samples first to last - 1, which share the piece's memory."""
-    return _walk([piece], lambda values: values[0][first:last])
+    return _walked([piece], lambda values: values[0][first:last])
 
 
 def joined(parts: Sequence[Any]) -> Any:
     """The samples of all parts, in memory that is pinned where theirs is."""
-    return _walk(parts, _joined)
+    return _walked(parts, _joined)
 
 
 def _joined(values: Sequence[Any]) -> Any:
@@ -78,7 +68,7 @@ class Pieces:
     def add(self, piece: Any, samples: int) -> None:
         """Raises TypeError for what cannot be cut, and ValueError where the data set gave more or fewer samples."""
         counts: List[int] = []
-        _walk([piece], lambda values: counts.append(len(values[0])))
+        _walked([piece], lambda values: counts.append(len(values[0])))
         wrong = next((count for count in counts if count != samples), None)
         if wrong is not None:
             raise ValueError(f"the data set was asked for {samples} samples and gave {wrong}: run.loader() needs one for each number")

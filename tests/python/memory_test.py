@@ -1,4 +1,5 @@
 """`run.backward`: a batch that memory does not hold is trained in parts, with the gradient of the whole."""
+import collections
 import contextlib
 import itertools
 import logging
@@ -22,6 +23,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
 import memory_finder
 
 COUNT = 96
+Pair = collections.namedtuple("Pair", ("left", "right"))
 NUMBERS_A_SAMPLE = 64 * 2**12  # that each operation makes of a sample: 1 MiB
 
 
@@ -202,6 +204,18 @@ class Parts(unittest.TestCase):
         self.assertEqual(memory.part_of((torch.arange(2), pairs), 2, 1, 2)[1], [("q1",), ("a1",)])
         with self.assertRaisesRegex(TypeError, "no tensor with rows"):
             memory.rows_of((1, torch.tensor(2.0)))
+
+    def test_keep_the_types_of_batches(self):
+        batch = (collections.UserDict(ids=torch.arange(4), kept=3), collections.UserList([torch.arange(4.0), "whole"]),
+                 collections.deque([torch.arange(8).reshape(4, 2)]), Pair(torch.arange(4), ["a", "b", "c", "d"]))
+        for named, listed, queued, pair in (memory.part_of(batch, 4, 1, 3), memory.resized(batch[:], 4, 6)):
+            self.assertEqual([type(each) for each in (named, listed, queued, pair)], [type(each) for each in batch])
+            self.assertEqual((named["kept"], listed[1]), (3, "whole"))
+            rows = named["ids"].tolist()
+            self.assertIn(rows, ([1, 2], [0, 1, 2, 3, 0, 1]))
+            self.assertEqual((listed[0].tolist(), (queued[0][:, 0] // 2).tolist(), pair.left.tolist()), (rows, rows, rows))
+            self.assertEqual(pair.right, ["abcd"[row] for row in rows])
+        self.assertEqual(memory.rows_of((collections.UserList([torch.arange(5)]),)), 5)
 
     def test_errors_of_memory_are_told_from_others(self):
         with self.assertRaises(RuntimeError) as caught:
