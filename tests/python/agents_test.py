@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -244,6 +245,23 @@ class Agents(unittest.TestCase):
         with agents.started(2) as started:
             self.assertEqual(ranks.run(train_behind_a_refusal, 2, started.sockets), [80] * 2)
         self.assertEqual(started.status, 0, started.said)
+
+    def test_take_the_cluster_file_that_init_writes_for_scripts(self):
+        """Also where nothing that trains built-in models is installed; then it is what init writes for everybody."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "cluster.toml")
+            for variables, options in (({}, ["--scripts"]), ({"DYNAMIX_TRAINER": "/nowhere"}, ["--scripts"]), ({"DYNAMIX_TRAINER": "/nowhere"}, [])):
+                with self.subTest(variables=variables, options=options):
+                    for command in (["init", "--hosts", "ada,ben", *options, "--force", "--out", file], ["check", "--all", "--cluster", file]):
+                        done = subprocess.run([agents.program(), *command], env={**os.environ, **variables}, stdout=subprocess.PIPE,
+                                              stderr=subprocess.STDOUT, text=True, timeout=ranks.SECONDS)
+                        self.assertEqual(done.returncode, 0, done.stdout)
+                    written = pathlib.Path(file).read_text(encoding="utf-8")
+                    self.assertRegex(written, r'(?m)^\[training\]\ntrainer = "client" ')
+                    self.assertNotRegex(written, r"(?m)^(model|dataset) =")
+                    self.assertEqual(re.findall(r'(?m)^name = "(.+)"', written), ["cluster", "ada", "ben"])
+                    self.assertEqual('mode = "infer"' in written, bool(variables), "who learns needs the trainer, too")
+                    self.assertRegex(done.stdout, r'(?m)^  trainer +"client"')
 
     def test_end_soon_after_a_command_that_none_of_their_processes_joined(self):
         for workers, command, status, told in (
