@@ -16,8 +16,7 @@ namespace dynamix::client {
 namespace {
 
 constexpr std::uint64_t state_mark = 0x34584d414e5944;           // "DYNAMX4"
-constexpr std::uint64_t limitless_state_mark = 0x33584d414e5944; // "DYNAMX3", before it had the members' limits
-constexpr std::uint64_t leaseless_state_mark = 0x32584d414e5944; // "DYNAMX2", before samples were leased
+constexpr std::uint64_t leaseless_state_mark = 0x32584d414e5944; // "DYNAMX2", before leases and the members' limits
 constexpr std::uint64_t shareless_state_mark = 0x31584d414e5944; // "DYNAMX1", before the share of noise was averaged
 constexpr std::size_t planned_max = 1U << 16;
 
@@ -52,15 +51,11 @@ struct state_words {
   std::span<const std::uint64_t> leases; ///< zeros at an epoch's beginning
 };
 
-bool has_leases(std::uint64_t mark) {
-  return mark == state_mark || mark == limitless_state_mark;
-}
-
 /// The numbers of a state in the order in which they are written and read.
 template <class State, class Number>
 void visit_numbers(State& state, Number&& number, std::uint64_t mark = state_mark) {
   number(state.samples_of_epoch);
-  if (has_leases(mark))
+  if (mark == state_mark)
     number(state.identity);
   number(state.seed);
   number(state.shuffled);
@@ -150,7 +145,7 @@ std::string read_plan(word_reader& reader, state_words& state, std::uint64_t mar
 
 std::string read_state(std::span<const std::uint64_t> words, state_words& state) {
   const auto mark = words.size() < 2 ? 0 : words.front();
-  if (!has_leases(mark) && mark != leaseless_state_mark && mark != shareless_state_mark)
+  if (mark != state_mark && mark != leaseless_state_mark && mark != shareless_state_mark)
     return "it is not a state of this version of dynamix";
   if (checksum(words.first(words.size() - 1)) != words.back())
     return "it is damaged: its checksum is another";
@@ -158,7 +153,7 @@ std::string read_state(std::span<const std::uint64_t> words, state_words& state)
   visit_numbers(state, reader, mark);
   if (auto problem = read_plan(reader, state, mark); !problem.empty())
     return problem;
-  if (reader.short_of_words || (!has_leases(mark) && reader.at != reader.words.size()))
+  if (reader.short_of_words || (mark != state_mark && reader.at != reader.words.size()))
     return "it is of another length than its contents";
   state.leases = reader.words.subspan(reader.at);
   bool finite = true;
@@ -255,7 +250,7 @@ std::string lockstep::restore(std::span<const std::uint64_t> words, std::span<co
   if (state.samples_of_epoch != options_.samples)
     return fmt::format("it was trained on {} samples per epoch, this run has {}", state.samples_of_epoch,
                        options_.samples);
-  if (has_leases(words.front()) && state.identity != options_.identity)
+  if (words.front() == state_mark && state.identity != options_.identity)
     return "it is of other shards: give those that it was trained on, in the same order";
   if (state.seed != options_.seed || (state.shuffled != 0) != options_.shuffled)
     return fmt::format("its samples are in the order of seed {}{}, those of this run in that of seed {}{}", state.seed,

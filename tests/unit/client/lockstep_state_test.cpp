@@ -2,7 +2,6 @@
 
 #include "client/lockstep.hpp"
 #include "client/random.hpp"
-#include "storage/fnv1a.hpp"
 
 #include <gtest/gtest.h>
 
@@ -81,20 +80,6 @@ protected:
 TEST_F(LimitedMembers, StayLimitedInAState) {
   EXPECT_EQ(restored().batches, (std::vector<std::uint32_t>{12, 8}));
   EXPECT_EQ(restored().limits, (std::vector<std::uint32_t>{100, 8}));
-}
-
-TEST_F(LimitedMembers, AreReadFromAStateThatDoesNotSayTheirLimits) {
-  constexpr std::ptrdiff_t plan = 28; // behind the mark and 27 numbers
-  ASSERT_EQ(state_[plan], 1U);
-  state_.erase(state_.begin() + plan + 4, state_.begin() + plan + 6);
-  state_.front() = 0x33584d414e5944; // "DYNAMX3"
-  storage::fnv1a hash;
-  state_.pop_back();
-  for (const auto word : state_)
-    hash.add_number(word);
-  state_.push_back(hash.value());
-  EXPECT_EQ(restored().batches, (std::vector<std::uint32_t>{12, 8}));
-  EXPECT_EQ(restored().limits, (std::vector<std::uint32_t>{100, 100}));
 }
 
 } // namespace
