@@ -1,5 +1,7 @@
 #include "client/agent_link.hpp"
 
+#include "storage/wait_for.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -8,7 +10,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <system_error>
@@ -107,12 +108,12 @@ std::string agent_link::connect() {
 }
 
 std::string agent_link::open(std::uint32_t timeout_ms, messages::client_welcome& welcome) {
-  const double until = now() + timeout_ms / 1000.0;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   if (const auto problem = connect(); !problem.empty())
     return fmt::format("cannot reach the agent at {}: {}; is it running (dynamix-node run, local or exec)?", path_,
                        problem);
   while (state_ == state::greeting) {
-    if (!wait(POLLIN, until)) {
+    if (!storage::wait_for(socket_, POLLIN, deadline)) {
       drop("no answer");
       return fmt::format("the agent at {} has not answered within {} ms", path_, timeout_ms);
     }
@@ -253,23 +254,9 @@ void agent_link::take_all(const receiver& receive) {
     drop(std::exchange(ended_, {}));
 }
 
-bool agent_link::wait(short events, double until_seconds) const {
-  for (;;) {
-    const double left = until_seconds - now();
-    if (left <= 0)
-      return false;
-    pollfd entry{socket_, events, 0};
-    const auto ready = ::poll(&entry, 1, static_cast<int>(left * 1000) + 1);
-    if (ready > 0)
-      return true;
-    if (ready < 0 && errno != EINTR)
-      return false;
-  }
-}
-
 void agent_link::close(std::uint32_t timeout_ms) {
-  const double until = now() + timeout_ms / 1000.0;
-  while (socket_ >= 0 && wait(static_cast<short>(waiting_.empty() ? POLLIN : POLLIN | POLLOUT), until)) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (socket_ >= 0 && storage::wait_for(socket_, waiting_.empty() ? POLLIN : POLLIN | POLLOUT, deadline)) {
     if (!waiting_.empty())
       flush();
     while (fill()) {

@@ -50,7 +50,6 @@ private:
   void take_all(const receiver& receive);
   void take_frames(const receiver& receive);
   void take(messages::any_message& what, const receiver& receive);
-  bool wait(short events, double until_seconds) const;
 
   std::string path_;
   messages::client_hello hello_;

@@ -1,6 +1,7 @@
 #include "links/sockets.hpp"
 
 #include "links/pump.hpp"
+#include "storage/wait_for.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +12,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <system_error>
 #include <unistd.h>
@@ -49,24 +49,12 @@ std::string numeric_text(const sockaddr& address, unsigned size) {
              : "";
 }
 
-/// As poll, also where signals come meanwhile.
-int wait_for(pollfd& waiting, std::chrono::milliseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    const int ready = ::poll(&waiting, 1, static_cast<int>(std::max<std::int64_t>(0, left.count())));
-    if (ready >= 0 || errno != EINTR)
-      return ready;
-  }
-}
-
 descriptor connect_to(const addrinfo& place, std::chrono::milliseconds timeout, int& error) {
   descriptor made(::socket(place.ai_family, kind, 0));
   error = made && ::connect(made.get(), place.ai_addr, place.ai_addrlen) == 0 ? 0 : errno;
   if (made && error == EINPROGRESS) {
-    pollfd waiting{.fd = made.get(), .events = POLLOUT, .revents = 0};
     socklen_t size = sizeof error;
-    if (wait_for(waiting, timeout) != 1)
+    if (!storage::wait_for(made.get(), POLLOUT, std::chrono::steady_clock::now() + timeout))
       error = ETIMEDOUT;
     else if (::getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0)
       error = errno;

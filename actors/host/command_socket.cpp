@@ -1,5 +1,7 @@
 #include "actors/host/command_socket.hpp"
 
+#include "storage/wait_for.hpp"
+
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -23,10 +25,7 @@ bool read_line(int descriptor, std::size_t most, milliseconds patience, std::str
   const auto deadline = steady_clock::now() + patience;
   std::array<char, 4096> piece{};
   while (line.find('\n') == std::string::npos) {
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now()).count();
-    pollfd ready{.fd = descriptor, .events = POLLIN, .revents = 0};
-    const int came = left <= 0 ? 0 : ::poll(&ready, 1, static_cast<int>(left));
-    if (came == 0 || (came < 0 && errno != EINTR))
+    if (!storage::wait_for(descriptor, POLLIN, deadline))
       return false;
     const auto count = ::recv(descriptor, piece.data(), piece.size(), MSG_DONTWAIT);
     if (count < 0 && errno == EAGAIN)

@@ -4,15 +4,14 @@
 #include "actors/network/control_network.hpp"
 #include "links/sockets.hpp"
 #include "storage/json_text.hpp"
+#include "storage/wait_for.hpp"
 
 #include <caf/io/basp/all.hpp>
 #include <spdlog/spdlog.h>
 
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <memory>
-#include <poll.h>
 #include <sys/socket.h>
 #include <utility>
 
@@ -28,13 +27,7 @@ std::string doubt_greeting(int socket, std::uint32_t timeout_ms) {
   ::ssize_t size = 0;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   while (size < static_cast<::ssize_t>(said.size())) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    pollfd waiting{.fd = socket, .events = POLLIN, .revents = 0};
-    const int came = left.count() <= 0 ? 0 : ::poll(&waiting, 1, static_cast<int>(left.count()));
-    if (came < 0 && errno == EINTR)
-      continue;
-    if (came != 1)
+    if (!storage::wait_for(socket, POLLIN, deadline))
       return size == 0 ? "what listens there says nothing: it is another program, or a host with keys"
                        : "what listens there is another program";
     const auto read = ::recv(socket, said.data() + size, said.size() - static_cast<std::size_t>(size), 0);
