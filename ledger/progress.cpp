@@ -149,11 +149,8 @@ void progress::add_window(const ledger::window& window) {
     const auto& report = worker.report;
     batches_.emplace_back(report.host, report.batch);
     elapsed = std::max(elapsed, report.elapsed_seconds);
-    const auto [before, first] = counted_.try_emplace(report.host);
-    const auto key = std::pair(report.generation, report.window);
-    if (worker.stale || (!first && before->second == key)) // said again, to another arbitrator
+    if (worker.stale || !counted_.count(report))
       continue;
-    before->second = key;
     correct += report.training.accuracy * static_cast<double>(report.training.samples);
     samples += static_cast<double>(report.training.samples);
     epoch_ = report.epoch;

@@ -2,11 +2,11 @@
 
 /// How far a run is, from its ledger's rows alone. Pure.
 
+#include "ledger/counted_reports.hpp"
 #include "ledger/rows.hpp"
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -77,8 +77,7 @@ private:
   double batch_accuracy_ = 0;
   std::optional<double> test_accuracy_;
   std::vector<std::pair<std::string, std::uint32_t>> batches_;
-  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>>
-      counted_;                ///< generation and window of the newest report
+  counted_reports counted_;
   std::set<std::string> here_; ///< workers that have joined
   bool stepped_ = false;       ///< the generation has completed a step
   std::string trouble_;        ///< the last event before training that is not of the usual ones

@@ -117,11 +117,10 @@ void run::take(const ledger::start& start) {
     starts_.push_back(start);
   life_generation_ = 0;
   ending_.clear();
-  for (auto& worker : workers_) {
-    worker.counted = {}; // a resumed run trains windows again
+  counted_.clear(); // a resumed run trains windows again
+  for (auto& worker : workers_)
     if (worker.state == worker_state::ended)
       worker.state = worker_state::waiting;
-  }
 }
 
 void run::take(const ledger::evaluation& evaluation) {
@@ -144,12 +143,11 @@ void run::take(const ledger::generation& generation) {
   generation_ = generation.generation;
   count_generation(generation.generation);
   totals_.steps_lost += generation.steps_lost;
-  ending_.clear(); // one that had left in order was not the last
-  for (auto& worker : workers_) {
-    worker.counted = {}; // what it trains again it reports again
+  ending_.clear();  // one that had left in order was not the last
+  counted_.clear(); // what is trained again is reported again
+  for (auto& worker : workers_)
     if (worker.state == worker_state::training)
       worker.state = worker_state::lost;
-  }
   for (const auto& name : generation.members)
     if (auto* worker = find(name))
       worker->state = worker_state::training;
@@ -275,13 +273,8 @@ void run::note_event(std::string_view event, const std::string& host, const std:
   trim(events_, events_kept);
 }
 
-/// A worker that has not heard of a decision says its newest report again to whoever arbitrates then, and nobody
-/// decides on its last one.
 bool run::is_told_again(const ledger::window& window) const {
-  const auto counted = [this](const ledger::worker& judged) {
-    const auto* worker = find_worker(judged.report.host);
-    return worker != nullptr && std::pair(judged.report.generation, judged.report.window) == worker->counted;
-  };
+  const auto counted = [this](const ledger::worker& judged) { return counted_.has(judged.report); };
   const auto timely = [](const ledger::worker& judged) { return !judged.stale; };
   auto reported = window.workers | std::views::filter(timely);
   return !reported.empty() && std::ranges::all_of(reported, counted);
@@ -331,10 +324,8 @@ void run::take(const ledger::worker& judged) {
     ++worker->stale_reports;
     return;
   }
-  const std::pair place{judged.report.generation, judged.report.window};
-  if (place == worker->counted)
+  if (!counted_.count(judged.report))
     return;
-  worker->counted = place;
   const auto& training = judged.report.training;
   const double seconds = training.steps * training.iteration_seconds;
   worker->reported = true;

@@ -5,6 +5,7 @@
 /// Knows no clock, no thread and no socket.
 
 #include "cluster/cluster_file.hpp"
+#include "ledger/counted_reports.hpp"
 #include "ledger/decision_count.hpp"
 #include "ledger/equal_batches.hpp"
 #include "ledger/progress.hpp"
@@ -53,7 +54,6 @@ struct live_worker {
   std::uint32_t decided_batch = 0;
   std::string intervention; ///< why the guard stepped in at the last decision; empty: it did not
   worker_course course;     ///< each window once
-  std::pair<std::uint64_t, std::uint64_t> counted{}; ///< generation and window of the newest report in these sums
   // Since the ledger began, steps included that were done again.
   std::uint64_t samples = 0;
   std::uint64_t stale_reports = 0;
@@ -192,6 +192,7 @@ private:
   std::map<std::string, ledger::shard> shards_;
   std::map<std::string, messages::farewell> farewells_;
   std::set<std::string> left_;
+  counted_reports counted_; ///< in the workers' sums
   run_totals totals_;
   recent_means recent_;
   ledger::progress progress_;
