@@ -1,8 +1,7 @@
 #pragma once
 
-#include "actors/interfaces.hpp"
+#include "actors/protocol_performer.hpp"
 #include "cluster/cluster_file.hpp"
-#include "session/worker_protocol.hpp"
 #include "swarm/transport.hpp"
 
 #include <atomic>
@@ -64,19 +63,12 @@ private:
 /// Runs the same protocol as actors/worker/worker does (session/worker_protocol.hpp), but leaves a generation at once
 /// when it is told that it ends or regroups. A decision is applied as soon as it comes; it holds from the step that it
 /// names on.
-struct swarm_worker_state {
+struct swarm_worker_state : protocol_state {
   static constexpr const char* name = actor_name::worker;
 
   std::shared_ptr<swarm_group> group;
   swarm_relay_actor relay;
   std::uint32_t rank = 0;
-  std::optional<session::worker_protocol> protocol;
-  gateway_actor gateway;       ///< null while there is none in reach
-  aggregator_actor aggregator; ///< null while orphaned
-  store_actor store;           ///< of the placement that was taken last; nobody meets there
-  // Came with the event under way.
-  aggregator_actor answering_aggregator;
-  store_actor offered_store;
   // In training's place.
   std::optional<messages::window_report> open; ///< of the newest window; none once it is decided
   message<messages::window_report> packed;     ///< the same, ready to go out

@@ -33,6 +33,7 @@ protected:
     EXPECT_EQ(figures["decisions"]["refused"], 0);
     EXPECT_EQ(figures["decisions"]["lost"], 0);
     EXPECT_EQ(figures["farewells"], workers);
+    EXPECT_GE(figures["hellos"], workers);
   }
 };
 
