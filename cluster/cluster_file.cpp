@@ -148,7 +148,7 @@ void make_paths_absolute(cluster_file& file) {
     if (!path.empty())
       path = std::filesystem::absolute(resolve_path(file, path)).string();
   };
-  settle(file.secret_file);
+  settle(file.secret_file); // as ever, for the digest
   if (auto script = file.training.model.script_path(); !script.empty()) {
     settle(script);
     file.training.model.name = std::string(script_prefix) + script;

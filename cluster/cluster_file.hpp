@@ -34,7 +34,7 @@ struct host {
   std::vector<role> roles = {role::worker};
   std::vector<emulation> emulate;  ///< ordered by at_seconds; `compute_slowdown` of the host is the entry at 0
   std::uint32_t batch_highest = 0; ///< what its memory allows; 0: batch.highest
-  std::uint16_t replica_port = 0;  ///< where replicas of the arbitrator reach it; 0: port + 1000
+  std::uint16_t replica_port = 0;  ///< ignored, but in the digests of earlier runs
   std::uint32_t workers = 0;       ///< training processes that join it; 0: one for each of `gpus`, or one, [0, 256]
   std::vector<std::int32_t> gpus;  ///< of each worker, by the driver's numbers; empty: the file gives none
   std::string preemption; ///< a file, or "command:COMMAND", that says when its provider takes it back; empty: none does
@@ -344,7 +344,7 @@ struct cluster_file {
   std::uint32_t workers_min = 0;      ///< training begins with as many; 0: all of the file, [0, 4096]
   std::uint32_t workers_max = 0;      ///< more are told to wait; 0: as many as the file names, [0, 4096]
   std::uint32_t host_places_max = 16; ///< of an open cluster, that one host may have, [1, 4096]
-  std::string secret_file;            ///< holds what replicas prove to each other that they know
+  std::string secret_file;            ///< ignored, but in the digests of earlier runs
   bool insecure = false;              ///< a listener may bind beyond loopback without authentication; also --insecure
   cluster::training training;
   cluster::batch batch;

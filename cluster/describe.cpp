@@ -141,7 +141,7 @@ std::vector<std::pair<std::string, std::string>> link_protections(const cluster_
   std::vector<std::pair<std::string, std::string>> found;
   found.emplace_back("control", keys ? proven : clear);
   if (!file.arbitrator.replicas.empty())
-    found.emplace_back("raft", keys ? proven : clear + "; without them after a challenge by the shared secret");
+    found.emplace_back("raft", proven);
   found.emplace_back("gradients", file.training.trainer == trainer_kind::client
                                       ? "by the training program's own process group"
                                   : !keys ? clear

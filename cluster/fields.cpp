@@ -107,8 +107,7 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      closed(1, 4096)},
     text_row(
         "cluster", "secret_file", in<&cluster_file::secret_file>,
-        "File whose bytes, at least 16, replicas of the arbitrator prove to each other; needed where there are any and "
-        "`security.keys` names none. A relative path starts at this file's directory.",
+        "Ignored: leave it out. Replicas of the arbitrator speak by keys alone; files of earlier runs have it.",
         optional_path_rule),
     {"cluster", "insecure", in<&cluster_file::insecure>,
      "Lets hosts without keys listen beyond loopback, although nothing authenticates a peer, and has `local` make no "

@@ -265,18 +265,10 @@ void check_replicas(checker& check) {
   if (!counted)
     return;
   std::set<std::string> arbitrating;
-  for (const auto* host : check.file().arbitrators()) {
+  for (const auto* host : check.file().arbitrators())
     arbitrating.insert(host->name);
-    const auto port = host->port_for_replicas();
-    check.require(port <= 65535 || !check.file().security.keys.empty(),
-                  {fmt::format("host[{}].port", host - check.file().hosts.data())},
-                  fmt::format("host.port + 1000 is {}, which is not a port; give host.replica_port", port));
-  }
   check.require(named == arbitrating, {key},
                 "arbitrator.replicas must name exactly the hosts that have the role \"arbitrator\"");
-  const bool know_each_other = !check.file().secret_file.empty() || !check.file().security.keys.empty();
-  check.require(named != arbitrating || know_each_other, {key, "cluster.secret_file"},
-                "arbitrator.replicas needs security.keys or cluster.secret_file, with which they know each other");
 }
 
 void check_membership(checker& check, std::size_t workers) {

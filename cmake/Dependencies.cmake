@@ -13,7 +13,7 @@ if(DYNAMIX_TRAINER)
   include(Torch)
 endif()
 
-# TLS and certificates of the links between hosts. Raft for the replicated arbitrator; HMAC-SHA256 for the challenge before its streams.
+# TLS and certificates of the links between hosts. Raft for the replicated arbitrator.
 find_package(OpenSSL REQUIRED COMPONENTS Crypto SSL)
 find_package(PkgConfig REQUIRED)
 # 0.15 in Debian 12, 0.22 in Debian 13: replication/libraft.hpp knows both.

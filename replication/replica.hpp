@@ -1,6 +1,6 @@
 #pragma once
 
-/// One voter of the cluster that keeps an arbitrator's journal: libraft with a directory, a listener and a thread of
+/// One voter of the cluster that keeps an arbitrator's journal: libraft with a directory, links and a thread of
 /// its own. Its functions may be called from any thread; its callbacks come on its thread, and must neither block nor
 /// call `start` or `stop`. An actor turns each into a message to itself.
 ///
@@ -26,7 +26,7 @@ inline constexpr std::size_t max_open_proposal_words = (128U << 20) / sizeof(std
 
 enum class role : std::uint8_t {
   stopped = 1,
-  waiting, ///< its disk or its port does not let it take part; `report` says why, and it tries again
+  waiting, ///< its disk does not let it take part; `report` says why, and it tries again
   joining, ///< without memory; catches up before it votes (replication/probation.hpp)
   follower,
   candidate,
@@ -68,10 +68,8 @@ using read_callback = std::function<void(const read_result&)>;
 struct replica_options {
   std::uint64_t id = 0;                    ///< this voter's
   std::vector<voter> voters;               ///< 1, 3 or 5
-  std::string listen;                      ///< host:port to bind without links; empty: its own among the voters
   std::string directory;                   ///< libraft's files; a damaged one is moved to DIRECTORY.damaged-N
-  std::vector<std::uint8_t> secret;        ///< the cluster's, at least min_secret_bytes (replication/challenge.hpp)
-  std::shared_ptr<links::pump> links = {}; ///< in place of port and secret: voters prove their hosts' names
+  std::shared_ptr<links::pump> links = {}; ///< by which voters prove their hosts' names
   std::uint32_t detect_ms = 1000;          ///< all time-outs follow from it: `time_outs_of`
   std::uint32_t snapshot_entries = 512;    ///< a snapshot after so many; a quarter of them is kept for those who lag
   std::function<void(const observation&)> observe;                         ///< after every change
@@ -104,7 +102,7 @@ public:
   ~replica();
 
   /// Begins the thread and takes part. Returns an empty string, or why that is impossible: options that make no sense,
-  /// a port that is taken, a directory that cannot be written. Once. The process ignores SIGPIPE from here on.
+  /// a directory that cannot be written. Once. The process ignores SIGPIPE from here on.
   std::string start(replica_options options);
 
   /// Calls back exactly once, also when it stops meanwhile.

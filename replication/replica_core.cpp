@@ -13,9 +13,8 @@ std::string validate(const replica_options& options) {
   const auto count = options.voters.size();
   if (count != 1 && count != 3 && count != 5)
     return fmt::format("{} voters; 1, 3 or 5 are possible", count);
-  if (!options.links && options.secret.size() < min_secret_bytes)
-    return fmt::format("the cluster's secret has {} bytes; at least {} are needed", options.secret.size(),
-                       min_secret_bytes);
+  if (!options.links)
+    return "replicas speak with each other over links only, which need keys";
   if (options.directory.empty() || options.snapshot_entries == 0 || options.detect_ms == 0)
     return "directory, snapshot_entries and detect_ms must be given";
   for (const auto& one : options.voters) {
@@ -47,10 +46,6 @@ std::string replica_core::start(replica_options options) {
     return fault;
   options_ = std::move(options);
   time_outs_ = time_outs_of(options_.detect_ms);
-  if (options_.listen.empty())
-    options_.listen = std::find_if(options_.voters.begin(), options_.voters.end(), [&](const auto& one) {
-                        return one.id == options_.id;
-                      })->address;
   std::signal(SIGPIPE, SIG_IGN); // a peer that dies while it is written to would end this process
   if (::uv_loop_init(&loop_) != 0 || ::uv_async_init(&loop_, &wake_, [](uv_async_t* wake) {
                                        static_cast<replica_core*>(wake->data)->serve_requests();

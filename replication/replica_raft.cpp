@@ -89,8 +89,6 @@ void replica_core::make_instance(const directory_state& found) {
   transport_options connections{
       .id = options_.id,
       .voters = options_.voters,
-      .listen = options_.listen,
-      .secret = options_.secret,
       .links = options_.links,
       .handshake_ms = time_outs_.handshake_ms,
       .silent_peer_ms = time_outs_.silent_peer_ms,

@@ -3,8 +3,6 @@
 #include "replication/transport_handshake.hpp"
 
 #include <algorithm>
-#include <arpa/inet.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -32,8 +30,7 @@ bool split_address(const std::string& address, std::string& host, std::string& p
          std::all_of(port.begin(), port.end(), [](char digit) { return digit >= '0' && digit <= '9'; });
 }
 
-transport::transport(uv_loop_t& loop, transport_options options)
-    : loop_(loop), options_(std::move(options)), key_(derive_key(options_.secret)) {
+transport::transport(uv_loop_t& loop, transport_options options) : loop_(loop), options_(std::move(options)) {
   loop_.data = this; // for `read`, whose stream belongs to libraft
   set_version(interface_);
   interface_.impl = this;
@@ -52,37 +49,12 @@ int transport::init(raft_uv_transport*, raft_id, const char*) {
 int transport::listen(raft_uv_transport* self, raft_uv_accept_cb accepted) {
   auto& owner = of(self);
   owner.accepted_ = accepted;
-  const auto status = owner.options_.links ? owner.wait_for_links() : owner.bind_and_listen();
+  const auto status = owner.wait_for_links();
   if (status == 0)
     return 0;
-  owner.listen_error_ = (owner.options_.links ? "cannot take links" : "cannot listen on " + owner.options_.listen) +
-                        ": " + ::uv_strerror(status);
+  owner.listen_error_ = std::string("cannot take links: ") + ::uv_strerror(status);
   owner.listen_error_.copy(self->errmsg, sizeof self->errmsg - 1);
   return RAFT_IOERR;
-}
-
-int transport::bind_and_listen() {
-  constexpr int backlog = 64;
-  std::string host;
-  std::string port;
-  if (!split_address(options_.listen, host, port))
-    return UV_EINVAL;
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  uv_getaddrinfo_t resolve{};
-  // Without a callback it works at once; this happens once, before anything else runs.
-  if (const auto status = ::uv_getaddrinfo(&loop_, &resolve, nullptr, host.c_str(), port.c_str(), &hints); status != 0)
-    return status;
-  listener_ = std::make_unique<uv_tcp_t>();
-  auto status = ::uv_tcp_init(&loop_, listener_.get());
-  listener_->data = this;
-  if (status == 0)
-    status = ::uv_tcp_bind(listener_.get(), resolve.addrinfo->ai_addr, 0);
-  if (status == 0)
-    status = ::uv_listen(reinterpret_cast<uv_stream_t*>(listener_.get()), backlog, &transport::incoming);
-  ::uv_freeaddrinfo(resolve.addrinfo);
-  return status;
 }
 
 int transport::wait_for_links() {
@@ -121,17 +93,6 @@ void transport::take_links() {
   }
 }
 
-void transport::incoming(uv_stream_t* listener, int status) {
-  auto& owner = *static_cast<transport*>(listener->data);
-  if (status != 0 || owner.closing_)
-    return;
-  owner.make_room();
-  owner.handshakes_.push_back(std::make_unique<handshake>(owner));
-  auto& added = *owner.handshakes_.back();
-  if (!added.accept(listener))
-    added.abort(RAFT_NOCONNECTION);
-}
-
 const voter* transport::find(std::uint64_t id) const {
   const auto& voters = options_.voters;
   const auto found = std::find_if(voters.begin(), voters.end(), [&](const auto& one) { return one.id == id; });
@@ -142,29 +103,6 @@ const voter* transport::find_host(const std::string& name) const {
   const auto& voters = options_.voters;
   const auto found = std::find_if(voters.begin(), voters.end(), [&](const auto& one) { return one.host == name; });
   return found == voters.end() ? nullptr : &*found;
-}
-
-std::uint16_t transport::port() const {
-  sockaddr_storage address{};
-  int size = sizeof address;
-  if (!listener_ || ::uv_tcp_getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
-    return 0;
-  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
-                                             : reinterpret_cast<const sockaddr_in&>(address).sin_port);
-}
-
-void transport::make_room() {
-  std::size_t pending = 0;
-  handshake* oldest = nullptr;
-  for (const auto& one : handshakes_)
-    if (one->incoming() && !one->ended()) {
-      ++pending;
-      oldest = oldest == nullptr ? one.get() : oldest;
-    }
-  if (pending < max_pending_incoming)
-    return;
-  ++counts_.dropped;
-  oldest->abort(RAFT_NOCONNECTION);
 }
 
 int transport::connect(raft_uv_transport* self, raft_uv_connect* request, raft_id id, const char*,
@@ -201,19 +139,11 @@ void transport::close(raft_uv_transport* self, raft_uv_transport_close_cb closed
     });
     return;
   }
-  if (owner.listener_) {
-    ::uv_close(reinterpret_cast<uv_handle_t*>(owner.listener_.get()), [](uv_handle_t* listener) {
-      auto& self = *static_cast<transport*>(listener->data);
-      self.listener_.reset();
-      self.maybe_closed();
-    });
-    return;
-  }
   owner.maybe_closed();
 }
 
 void transport::maybe_closed() {
-  if (closing_ && !listener_ && !waiting_ && handshakes_.empty() && closed_ != nullptr)
+  if (closing_ && !waiting_ && handshakes_.empty() && closed_ != nullptr)
     std::exchange(closed_, nullptr)(&interface_);
 }
 

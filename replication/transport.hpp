@@ -1,11 +1,9 @@
 #pragma once
 
-/// libraft's connections, opened only to peers that have proved themselves: over links (links/pump.hpp) where hosts
-/// have keys, else by the challenge of replication/challenge.hpp in both directions. A peer that fails, stays silent or
-/// talks about something else is dropped before libraft sees one byte of it.
+/// libraft's connections: links (links/pump.hpp), whose peers have proved that they are voters' hosts before libraft
+/// sees one byte of them.
 
 #include "links/pump.hpp"
-#include "replication/challenge.hpp"
 #include "replication/libraft.hpp"
 #include "replication/voter.hpp"
 
@@ -19,17 +17,11 @@
 
 namespace dynamix::replication {
 
-/// Incoming connections that have not proved themselves yet. One more drops the oldest: a voter's challenge takes a
-/// round trip, so those that linger are not voters'.
-inline constexpr std::size_t max_pending_incoming = 32;
-
 struct transport_options {
   std::uint64_t id = 0; ///< of this voter
   std::vector<voter> voters;
-  std::string listen;                             ///< host:port, where there are no links
-  std::vector<std::uint8_t> secret;               ///< for the challenge
-  std::shared_ptr<links::pump> links = {};        ///< in place of listener and challenge
-  std::uint32_t handshake_ms = 1000;              ///< from the connect to the last byte of the challenge
+  std::shared_ptr<links::pump> links = {};
+  std::uint32_t handshake_ms = 1000;              ///< from the connect to the proven name
   std::uint32_t silent_peer_ms = 2000;            ///< unacknowledged bytes for this long end a connection
   std::function<void(const std::string&)> report; ///< for a person: who was refused and why
   std::function<void(std::uint64_t peer)>
@@ -39,10 +31,9 @@ struct transport_options {
 struct transport_counts {
   std::uint64_t accepted = 0;  ///< proved and handed to libraft
   std::uint64_t connected = 0; ///< likewise, outgoing
-  std::uint64_t refused = 0;   ///< wrong proof, unknown id, not a greeting
+  std::uint64_t refused = 0;   ///< other hosts than were called, or than voters have
   std::uint64_t timed_out = 0;
-  std::uint64_t dropped = 0; ///< to make room
-  std::uint64_t broken = 0;  ///< ended by the peer or the network before the end of the challenge
+  std::uint64_t broken = 0; ///< ended by the peer or the network before it was proved
 };
 
 class handshake;
@@ -56,8 +47,6 @@ public:
 
   raft_uv_transport* interface() { return &interface_; }
   const transport_counts& counts() const { return counts_; }
-  /// That it listens on; 0 if it does not, as over links.
-  std::uint16_t port() const;
   /// Why `listen` failed, or empty.
   const std::string& listen_error() const { return listen_error_; }
 
@@ -69,14 +58,11 @@ private:
   static int connect(raft_uv_transport* self, raft_uv_connect* request, raft_id id, const char* address,
                      raft_uv_connect_cb connected);
   static void close(raft_uv_transport* self, raft_uv_transport_close_cb closed);
-  static void incoming(uv_stream_t* listener, int status);
 
   const voter* find(std::uint64_t id) const;
   const voter* find_host(const std::string& name) const;
-  int bind_and_listen();
   int wait_for_links();
   void take_links();
-  void make_room();
   void tune(uv_tcp_t& connection) const;
   void hand_over(std::uint64_t peer, uv_stream_t* stream);
   static void read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buffer);
@@ -86,16 +72,14 @@ private:
 
   uv_loop_t& loop_;
   transport_options options_;
-  challenge_key key_;
   raft_uv_transport interface_{};
   raft_uv_accept_cb accepted_ = nullptr;
   raft_uv_transport_close_cb closed_ = nullptr;
   uv_read_cb reader_ = nullptr;                           ///< libraft's, the same for all streams
   std::unordered_map<uv_stream_t*, std::uint64_t> peers_; ///< who sends on the streams that libraft reads
-  std::unique_ptr<uv_tcp_t> listener_;
-  std::unique_ptr<uv_poll_t> waiting_;               ///< for links, in place of the listener
-  int queue_ = -1;                                   ///< of accepted links
-  std::list<std::unique_ptr<handshake>> handshakes_; ///< oldest first
+  std::unique_ptr<uv_poll_t> waiting_;                    ///< for links
+  int queue_ = -1;                                        ///< of accepted links
+  std::list<std::unique_ptr<handshake>> handshakes_;
   transport_counts counts_;
   std::string listen_error_;
   bool closing_ = false;

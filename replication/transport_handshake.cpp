@@ -1,6 +1,5 @@
 #include "replication/transport_handshake.hpp"
 
-#include <algorithm>
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <netdb.h>
@@ -46,7 +45,6 @@ handshake::handshake(transport& owner) : owner_(owner) {
   timer_.data = this;
   resolve_.data = this;
   connect_.data = this;
-  write_.data = this;
 }
 
 bool handshake::open() {
@@ -64,21 +62,10 @@ bool handshake::open() {
   return true;
 }
 
-bool handshake::accept(uv_stream_t* listener) {
-  if (!open() || ::uv_accept(listener, stream_) != 0)
-    return false;
-  owner_.tune(as_tcp(stream_));
-  read(greeting_bytes);
-  return true;
-}
-
 bool handshake::connect(raft_uv_connect* request, raft_uv_connect_cb connected, const voter& peer) {
   std::string host;
   std::string port;
-  outgoing_ = true;
-  challenge_.initiator = owner_.options_.id;
-  challenge_.acceptor = peer.id;
-  peer_address_ = peer.address;
+  host_ = peer.host;
   if (!open() || !split_address(peer.address, host, port) || !resolve(host, port))
     return false;
   request_ = request;
@@ -129,18 +116,14 @@ void handshake::resolved(const addrinfo* found) {
 void handshake::connected(int status) {
   if (ended_)
     return;
-  if (status != 0 || !fill_random(challenge_.initiator_nonce))
+  if (status != 0)
     return fail(&transport_counts::broken);
   owner_.tune(as_tcp(stream_));
-  if (owner_.options_.links)
-    return secure(owner_.find(challenge_.acceptor)->host);
-  write(encode_greeting(challenge_));
-  if (!ended_)
-    read(answer_bytes);
+  secure();
 }
 
-/// The TCP connection is the pump's from here on. `expected`: the voter's host that was called.
-void handshake::secure(const std::string& expected) {
+/// The TCP connection is the pump's from here on.
+void handshake::secure() {
   uv_os_fd_t connection = -1;
   auto* tcp = std::exchange(stream_, nullptr);
   const int own =
@@ -152,30 +135,15 @@ void handshake::secure(const std::string& expected) {
     --self.outstanding_;
     self.release_when_quiet();
   });
-  const int plain = own < 0 ? -1 : owner_.options_.links->adopt(own, expected);
+  const int plain = own < 0 ? -1 : owner_.options_.links->adopt(own, host_);
   stream_ = plain < 0 ? nullptr : open_plain_end(owner_.loop_, plain);
   if (stream_ == nullptr)
     return fail(&transport_counts::broken);
   stream_->data = this;
-  secured_ = true;
   read(1);
 }
 
-/// One byte with its length, then the name that the peer has proved.
-void handshake::received_name() {
-  const std::size_t length = wanted_ == 1 && !answered_ ? buffer_[0] : 0;
-  if (length > 0) {
-    answered_ = true;
-    return read(length);
-  }
-  const std::string name(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(have_));
-  const auto* peer = answered_ ? owner_.find_host(name) : nullptr;
-  if (peer == nullptr || peer->id != challenge_.acceptor)
-    return refuse(fmt::format("host \"{}\", which is not the voter that was called", name));
-  hand_over();
-}
-
-/// Exactly this many bytes: what follows the challenge stays in the socket, for libraft.
+/// Exactly this many bytes: what follows the name stays in the socket, for libraft.
 void handshake::read(std::size_t size) {
   wanted_ = size;
   have_ = 0;
@@ -198,76 +166,15 @@ void handshake::read(std::size_t size) {
     fail(&transport_counts::broken);
 }
 
+/// One byte with its length, then the name that the peer has proved.
 void handshake::received() {
   ::uv_read_stop(stream_);
-  if (secured_)
-    received_name();
-  else if (!incoming())
-    received_answer();
-  else if (!answered_)
-    received_greeting();
-  else
-    received_proof();
-}
-
-void handshake::received_greeting() {
-  const auto greeting = decode_greeting(std::span<const std::uint8_t, greeting_bytes>(buffer_.data(), greeting_bytes));
-  if (!greeting)
-    return refuse("a connection that is not Raft's");
-  if (greeting->acceptor != owner_.options_.id)
-    return refuse(fmt::format("a connection meant for voter {}", greeting->acceptor));
-  const auto* peer = owner_.find(greeting->initiator);
-  if (peer == nullptr || peer->id == owner_.options_.id)
-    return refuse(fmt::format("a connection by voter {}, which is not one", greeting->initiator));
-  challenge_ = *greeting;
-  answered_ = true;
-  if (!fill_random(challenge_.acceptor_nonce))
-    return fail(&transport_counts::broken);
-  write(encode_answer(owner_.key_, challenge_));
-  if (!ended_)
-    read(proof_bytes);
-}
-
-void handshake::received_answer() {
-  if (!check_answer(owner_.key_, std::span<const std::uint8_t, answer_bytes>(buffer_.data(), answer_bytes), challenge_))
-    return refuse(
-        fmt::format("voter {} at {}, which does not know the cluster's secret", challenge_.acceptor, peer_address_));
-  proved_ = true;
-  write(encode_proof(owner_.key_, challenge_));
-}
-
-void handshake::received_proof() {
-  if (!check_proof(owner_.key_, std::span<const std::uint8_t, proof_bytes>(buffer_.data(), proof_bytes), challenge_))
-    return refuse(
-        fmt::format("a connection by voter {}, which does not know the cluster's secret", challenge_.initiator));
-  proved_ = true;
-  // Its proof follows from the answer, but libuv may tell of the write's end later.
-  if (write_.handle == nullptr)
-    hand_over();
-}
-
-void handshake::write(std::span<const std::uint8_t> bytes) {
-  std::copy(bytes.begin(), bytes.end(), output_.begin());
-  const auto buffer = ::uv_buf_init(reinterpret_cast<char*>(output_.data()), static_cast<unsigned>(bytes.size()));
-  const auto call_back = [](uv_write_t* write, int status) {
-    auto& self = of(write->data);
-    --self.outstanding_;
-    write->handle = nullptr;
-    self.written(status);
-    self.release_when_quiet();
-  };
-  if (::uv_write(&write_, stream_, &buffer, 1, call_back) != 0)
-    return fail(&transport_counts::broken);
-  ++outstanding_;
-}
-
-void handshake::written(int status) {
-  if (ended_)
-    return;
-  if (status != 0)
-    return fail(&transport_counts::broken);
-  if (proved_)
-    hand_over();
+  if (!std::exchange(named_, true) && buffer_[0] > 0)
+    return read(buffer_[0]);
+  const std::string name(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(have_));
+  if (name != host_)
+    return refuse(fmt::format("host \"{}\", which is not the voter that was called", name));
+  hand_over();
 }
 
 void handshake::refuse(const std::string& why) {
@@ -312,14 +219,8 @@ void handshake::hand_over() {
     --self.outstanding_;
     self.release_when_quiet();
   });
-  auto* stream = std::exchange(stream_, nullptr);
-  if (incoming()) {
-    ++owner_.counts_.accepted;
-    owner_.hand_over(challenge_.initiator, stream);
-  } else {
-    ++owner_.counts_.connected;
-    connected_(std::exchange(request_, nullptr), stream, 0);
-  }
+  ++owner_.counts_.connected;
+  connected_(std::exchange(request_, nullptr), std::exchange(stream_, nullptr), 0);
 }
 
 void handshake::release_when_quiet() {

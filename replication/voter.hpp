@@ -9,7 +9,7 @@ namespace dynamix::replication {
 struct voter {
   std::uint64_t id = 0;  ///< > 0
   std::string address;   ///< host:port at which the others reach it; IPv6 as [host]:port
-  std::string host = {}; ///< the name that its certificate proves; empty where hosts have no keys
+  std::string host = {}; ///< the name that its certificate proves
   friend bool operator==(const voter&, const voter&) = default;
 };
 

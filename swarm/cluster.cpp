@@ -45,7 +45,6 @@ cluster::cluster_file describe(const cluster::cluster_file& from, std::uint32_t 
   file.path.clear();
   file.positions.clear();
   file.arbitrator.replicas.clear();
-  file.secret_file.clear();
   file.simulation.cores = 0;
   file.dashboard.listen.clear();
   const auto model = [&](const std::string& name) { return models + "/" + name; };
@@ -70,10 +69,9 @@ cluster::cluster_file describe(const cluster::cluster_file& from, std::uint32_t 
   return file;
 }
 
-void add_replicas(cluster::cluster_file& file, std::uint32_t replicas, const std::string& secret_file,
+void add_replicas(cluster::cluster_file& file, std::uint32_t replicas,
                   const std::function<std::uint16_t()>& free_port) {
   const auto first = file.arbitrator_host();
-  file.secret_file = secret_file;
   for (std::uint32_t number = 1; number <= replicas; ++number) {
     auto host = first;
     if (number > 1) {
@@ -81,7 +79,6 @@ void add_replicas(cluster::cluster_file& file, std::uint32_t replicas, const std
       host.port = free_port();
       file.hosts.insert(file.hosts.begin() + number - 1, host);
     }
-    file.hosts[number - 1].replica_port = free_port();
     file.arbitrator.replicas.push_back(host.name);
   }
 }

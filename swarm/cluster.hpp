@@ -20,10 +20,8 @@ cluster::cluster_file default_cluster();
 cluster::cluster_file describe(const cluster::cluster_file& from, std::uint32_t workers, std::uint16_t port,
                                const std::string& models);
 
-/// Puts so many replicas in the one arbitrator's place: "arbitrator", "arbitrator-2", ... They know each other by their
-/// keys or, in the clear, by this file, which is the caller's.
-void add_replicas(cluster::cluster_file& file, std::uint32_t replicas, const std::string& secret_file,
-                  const std::function<std::uint16_t()>& free_port);
+/// Puts so many replicas in the one arbitrator's place: "arbitrator", "arbitrator-2", ...
+void add_replicas(cluster::cluster_file& file, std::uint32_t replicas, const std::function<std::uint16_t()>& free_port);
 
 /// Writes a workload and two device profiles, made up, into the directory. Empty, or what went wrong.
 std::string write_models(const std::string& directory);

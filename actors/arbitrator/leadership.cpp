@@ -4,11 +4,7 @@
 #include "actors/network/connector.hpp"
 #include "actors/network/control_network.hpp"
 #include "actors/packing.hpp"
-#include "links/private_file.hpp"
-#include "links/sockets.hpp"
-#include "storage/atomic_file.hpp"
 
-#include <caf/io/all.hpp>
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
 
@@ -19,8 +15,6 @@
 namespace dynamix::actors {
 
 namespace {
-
-constexpr std::size_t max_secret_bytes = 4096;
 
 /// What the voter's thread tells, until the watch takes it.
 struct voter_news {
@@ -113,33 +107,11 @@ caf::behavior watch(leadership_pointer self, leadership_options options, std::sh
   return {[self](atom::look) { look(self); }};
 }
 
-std::string read_secret(const cluster::cluster_file& file, std::vector<std::uint8_t>& secret) {
-  const auto path = cluster::resolve_path(file, file.secret_file);
-  const bool trial = std::ranges::all_of(file.arbitrators(), &cluster::is_loopback, &cluster::host::address);
-  std::string bytes;
-  if (auto error = trial ? storage::read_file(path, max_secret_bytes, bytes) : links::read_private_file(path, bytes);
-      !error.empty())
-    return "cluster.secret_file: " + error;
-  links::drop_line_ends(bytes);
-  secret.assign(bytes.begin(), bytes.end());
-  return "";
-}
-
-gateway_actor reach(caf::actor_system& system, const std::shared_ptr<control_network>& network,
-                    const connector_target& to, std::uint32_t timeout_ms) {
-  std::string ignored;
-  if (network)
-    return network->reach(to, timeout_ms, ignored);
-  const auto probe = links::connect_tcp(to.address, to.port, std::chrono::milliseconds(timeout_ms), ignored);
-  auto reached = probe ? system.middleman().remote_actor<gateway_actor>(to.address, to.port)
-                       : caf::expected<gateway_actor>(caf::sec::cannot_connect_to_node);
-  return reached ? std::move(*reached) : gateway_actor{};
-}
-
 /// Runs detached, since connecting blocks.
 caf::behavior messenger(caf::event_based_actor* self, connector_target to, std::shared_ptr<control_network> network,
                         message<messages::farewell> said, std::chrono::milliseconds patience, caf::actor done) {
-  const auto reached = reach(self->system(), network, to, static_cast<std::uint32_t>(patience.count()));
+  std::string ignored;
+  const auto reached = network->reach(to, static_cast<std::uint32_t>(patience.count()), ignored);
   if (!reached) {
     self->send(done, atom::finish_v);
     return {};
@@ -180,19 +152,14 @@ std::string leadership::start(caf::actor_system& system, leadership_options opti
   const auto& file = *options.file;
   replication::replica_options wanted{.id = voter_of(file, options.host),
                                       .voters = {},
-                                      .listen = {},
                                       .directory = options.directory,
-                                      .secret = {},
                                       .links = options.links,
                                       .detect_ms = file.detect_ms};
   links_ = options.links;
-  if (auto error = links_ ? "" : read_secret(file, wanted.secret); !error.empty())
-    return error;
-  for (const auto* host : file.arbitrators()) {
-    const auto port = links_ ? host->port : host->port_for_replicas();
-    wanted.voters.push_back(
-        {.id = voter_of(file, host->name), .address = fmt::format("{}:{}", host->address, port), .host = host->name});
-  }
+  for (const auto* host : file.arbitrators())
+    wanted.voters.push_back({.id = voter_of(file, host->name),
+                             .address = fmt::format("{}:{}", host->address, host->port),
+                             .host = host->name});
   voter_ = std::make_shared<replication::replica>();
   auto news = std::make_shared<voter_news>();
   watch_ = system.spawn(watch, std::move(options), voter_, news);

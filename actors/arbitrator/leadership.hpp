@@ -26,7 +26,7 @@ struct leadership_options {
   const cluster::cluster_file* file = nullptr; ///< with replicas; outlives the leadership
   std::string host;
   std::string directory;                          ///< of the voter's files
-  std::shared_ptr<links::pump> links;             ///< to the other voters; null: they share a secret
+  std::shared_ptr<links::pump> links;             ///< to the other voters
   std::function<void(const leader_start&)> lead;  ///< this host decides from now on
   std::function<void(const std::string&)> follow; ///< another does, or nobody (empty): its name
 };

@@ -37,7 +37,7 @@ public:
     std::shared_ptr<host_events> events;
     std::shared_ptr<worker_names> names;
     std::shared_ptr<control_network> network; ///< null: in the clear
-    std::shared_ptr<links::pump> raft_links;  ///< to the other voters; null: in the clear
+    std::shared_ptr<links::pump> raft_links;  ///< to the other voters; null: there are none
   };
 
   arbitration_services(caf::actor_system& system, const host_options& options, surroundings around,

@@ -8,12 +8,9 @@ namespace dynamix::actors {
 std::vector<std::uint16_t> control_ports(const host_options& options) {
   const auto& file = *options.file;
   std::vector<std::uint16_t> ports;
-  for (const auto& host : file.hosts) {
+  for (const auto& host : file.hosts)
     if (!cluster::is_place(host))
       ports.push_back(host.port);
-    if (!file.arbitrator.replicas.empty() && host.port_for_replicas() <= 65535)
-      ports.push_back(static_cast<std::uint16_t>(host.port_for_replicas()));
-  }
   for (const auto& [host, place] : options.reach)
     ports.push_back(place.second);
   if (const auto page = cluster::parse_listen_address(file.dashboard.listen))

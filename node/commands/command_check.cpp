@@ -36,6 +36,15 @@ std::vector<cluster::file_error> cautions(const cluster::cluster_file& file) {
                                       "the page at " + file.dashboard.listen +
                                           " goes in plain HTTP: whoever reads the network reads its token; "
                                           "dashboard.tls encrypts it"));
+  if (!file.secret_file.empty())
+    found.push_back(cluster::error_at(file, "cluster.secret_file",
+                                      "cluster.secret_file is ignored; leave it out: replicas speak by keys alone, as "
+                                      "security.keys names or local and launch make them"));
+  for (std::size_t i = 0; i < file.hosts.size(); ++i)
+    if (file.hosts[i].replica_port != 0)
+      found.push_back(cluster::error_at(file, "host[" + std::to_string(i) + "].replica_port",
+                                        "host.replica_port is ignored; leave it out: replicas are reached at "
+                                        "host.port"));
   for (const auto& warning : key_warnings(file))
     found.push_back(cluster::error_at(file, "security.keys", warning));
   return found;

@@ -380,6 +380,8 @@ int run(const run_arguments& arguments, command_context& context) {
     return options.guest
                ? refuse(context.err, reason)
                : refuse_at(context.err, cluster::error_at(*file, host_key(*file, *host) + ".address", reason));
+  if (const auto reason = refuse_replicas_without_keys(*file); !reason.empty())
+    return refuse_at(context.err, cluster::error_at(*file, "arbitrator.replicas", reason));
   if (const auto reason = refuse_keys(*file, host->name); !reason.empty())
     return arguments.keys.empty() ? refuse_at(context.err, cluster::error_at(*file, "security.keys", reason))
                                   : refuse(context.err, "--keys: " + reason);
@@ -412,7 +414,6 @@ int run(const run_arguments& arguments, command_context& context) {
   if (const auto given = given_policy(*file, *host, options); has_lasting_keys(run, *file) && !given.empty())
     if (const int code = check_signer(given, options, context.err); code != exit_done)
       return code;
-
   if (options.policy_from.empty())
     options.policy_from = find_default_parameters(*file);
 

@@ -4,7 +4,6 @@
 #include "cluster/tree_plan.hpp"
 #include "ledger/line_reader.hpp"
 #include "links/free_port.hpp"
-#include "links/private_file.hpp"
 #include "node/commands/cluster_options.hpp"
 #include "node/launch/keys.hpp"
 #include "node/launch/run_directory.hpp"
@@ -18,7 +17,6 @@
 #include <filesystem>
 #include <fmt/core.h>
 #include <ostream>
-#include <random>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <system_error>
@@ -108,15 +106,6 @@ void add_parts(swarm_setup& setup, std::size_t parts) {
   }
 }
 
-/// By which replicas know each other where they have no keys. Returns an empty string, or what went wrong.
-std::string write_secret(const std::string& path) {
-  std::random_device source;
-  std::string text;
-  for (int word = 0; word < 8; ++word)
-    text += fmt::format("{:08x}", source());
-  return links::write_private_file(path, text);
-}
-
 /// Decisions in the run's ledger, without reading more into it than the count takes.
 std::uint64_t count_decisions(const std::string& ledger) {
   static const std::string one = "\"decided_batch\":";
@@ -181,9 +170,8 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
       std::make_unique<swarm_directory>(arguments.out.empty() ? "" : std::filesystem::absolute(arguments.out).string());
   const run_directory run(setup.directory->path());
   setup.file = swarm::describe(base, workers, links::take_free_port(), run.path());
-  const auto secret = run.path() + "/secret";
   if (arguments.replicas > 1)
-    swarm::add_replicas(setup.file, arguments.replicas, secret, links::take_free_port);
+    swarm::add_replicas(setup.file, arguments.replicas, links::take_free_port);
   const auto changes = changes_of(arguments.set, {{"--topology", "arbitrator.topology", arguments.topology},
                                                   {"--fanout", "arbitrator.fanout", arguments.fanout},
                                                   {"--policy", "arbitrator.policy", arguments.policy},
@@ -191,14 +179,16 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
   if (!change_cluster_file(setup.file, changes, context.err))
     return exit_refused;
   setup.file.security.keys.clear(); // they are of other hosts than the swarm's
+  const bool makes_keys = !arguments.insecure && !setup.file.insecure;
+  if (!makes_keys && arguments.replicas > 1)
+    return refuse(context.err, "--replicas needs keys, by which the replicas know each other: leave " +
+                                   std::string(arguments.insecure ? "--insecure" : "cluster.insecure") + " out");
   cluster::make_paths_absolute(setup.file);
   if (const auto problem = swarm::place_arbitrators(setup.file, links::take_free_port); !problem.empty())
     return refuse(context.err, problem);
   auto problem = run.create();
   if (problem.empty())
     problem = swarm::write_models(run.path());
-  if (problem.empty() && arguments.replicas > 1) // nobody else may be one
-    problem = write_secret(secret);
   if (problem.empty())
     problem = write_cluster_copy(run, setup.file);
   const auto shares = swarm_ranks(setup.file, arguments.processes);
@@ -206,7 +196,7 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
   if (problem.empty())
     for (const auto& error : simulator::load_scenario(setup.file, scenario))
       return refuse_at(context.err, error);
-  if (problem.empty() && !arguments.insecure && !setup.file.insecure)
+  if (problem.empty() && makes_keys)
     problem = make_swarm_keys(setup, shares.size());
   if (!problem.empty())
     return fail(context.err, problem);

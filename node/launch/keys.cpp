@@ -67,6 +67,14 @@ void run_key_guard::end() {
   process_ = child_process();
 }
 
+std::string refuse_replicas_without_keys(const cluster::cluster_file& file) {
+  return file.arbitrator.replicas.empty() || !file.security.keys.empty()
+             ? ""
+             : "arbitrator.replicas needs keys, by which the replicas know each other: make them (dynamix-node keys "
+               "init) and write keys = \"keys\" below [security]; local and launch make their own, but not with "
+               "--insecure";
+}
+
 std::string refuse_keys(const cluster::cluster_file& file, const std::string& host) {
   if (file.security.keys.empty())
     return "";

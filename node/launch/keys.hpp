@@ -46,6 +46,9 @@ private:
   std::string path_; ///< of the run; empty: nothing is guarded
 };
 
+/// Why this file's replicas, which speak by keys alone, cannot run; empty where it names keys, or no replicas.
+std::string refuse_replicas_without_keys(const cluster::cluster_file& file);
+
 /// Why this host's keys, which the file names, are not to be used; empty where they are, or none are named.
 std::string refuse_keys(const cluster::cluster_file& file, const std::string& host);
 

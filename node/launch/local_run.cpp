@@ -114,7 +114,7 @@ void tell_page(launch_options& options, live_output& live, const std::string& pr
 local_run run_locally(launch_options options, live_output& live, const std::stop_token& stop) {
   const bool make_keys = options.file.security.keys.empty() && !options.insecure && !options.file.insecure;
   run_key_guard guard;
-  auto problem = make_keys ? guard.begin(options.run) : "";
+  auto problem = make_keys ? guard.begin(options.run) : refuse_replicas_without_keys(options.file);
   if (problem.empty() && make_keys)
     problem = make_run_keys(options.file, options.run, options.keys);
   if (!problem.empty())

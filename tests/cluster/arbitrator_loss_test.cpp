@@ -122,12 +122,11 @@ TEST_F(ArbitratorLoss, EndsWithItsWorkersWhereTheyFinishedWhileItWasGone) {
 class WorkersAlone : public trial {
 protected:
   /// Slow enough that most of the training is left after the first windows.
-  void write_slow_file(const std::string& more_of_arbitrator = {}, const std::string& cluster = {}) {
+  void write_slow_file(const std::string& more_of_arbitrator = {}) {
     write_file({.slowdowns = {10, 20, 10},
                 .epochs = 2,
                 .replicas = 0,
-                .arbitrator = "policy = \"stigmergic\"\n" + more_of_arbitrator,
-                .cluster = cluster});
+                .arbitrator = "policy = \"stigmergic\"\n" + more_of_arbitrator});
   }
 };
 
@@ -149,8 +148,7 @@ TEST_F(WorkersAlone, WaitForTheOneWhoKeepsTheLedgerAndGoOnWithIt) {
 }
 
 TEST_F(WorkersAlone, GoOnByThemselvesWhereThreeKeepTheLedger) {
-  ASSERT_EQ(storage::write_file_atomically(directory_.path() + "/secret", "known to these three alone"), "");
-  write_slow_file("replicas = [\"w0\", \"w1\", \"w2\"]\n", "secret_file = \"secret\"\n");
+  write_slow_file("replicas = [\"w0\", \"w1\", \"w2\"]\n");
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   const auto leaders = [this] {

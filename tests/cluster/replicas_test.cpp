@@ -20,9 +20,6 @@ protected:
     write_file({.slowdowns = {10, 10}, .epochs = epochs, .replicas = 3, .cluster = cluster});
   }
 
-  /// Without keys replicas know each other by the secret.
-  program start_insecure() const { return start({"local", "--cluster", file(), "--out", run().path(), "--insecure"}); }
-
   /// The hosts that led so far.
   std::vector<std::string> leaders() const {
     std::string not_yet;
@@ -76,9 +73,15 @@ TEST_F(Replicas, EndTogetherWhenNothingHappens) {
   expect_orderly_end(start_local().wait());
 }
 
-TEST_F(Replicas, EndTogetherWithoutKeysWhenNothingHappens) {
-  write_replicated_file(0.5, patient_cluster);
-  expect_orderly_end(start_insecure().wait());
+TEST_F(Replicas, AreRefusedWithoutKeys) {
+  write_replicated_file(0.5);
+  for (const auto& words : {std::vector<std::string>{"local", "--insecure"}, {"run", "--name", "hub"}}) {
+    auto arguments = words;
+    arguments.insert(arguments.end(), {"--cluster", file(), "--out", run().path()});
+    const auto ended = start(arguments).wait();
+    EXPECT_NE(ended.code, 0) << words[0];
+    EXPECT_THAT(ended.output, HasSubstr("arbitrator.replicas needs keys")) << words[0];
+  }
 }
 
 TEST_F(Replicas, GoOnWithTheNextWindowWhenTheLeaderDiesTwice) {

@@ -137,22 +137,19 @@ ended_program program::wait() {
 
 void trial::write_file(const trial_options& options) {
   const auto others = options.slowdowns.size() + 1; // behind the first hub and the workers
-  ports_ = take_free_ports(others + 2 * options.replicas + options.servers);
+  ports_ = take_free_ports(others + options.replicas + options.servers);
   std::string replicas;
   std::ostringstream hubs;
   for (std::size_t i = 0; i < options.replicas; ++i) {
     const std::string name = i == 0 ? "hub" : "hub" + std::to_string(i + 1);
     replicas += (i == 0 ? "\"" : ", \"") + name + "\"";
     hubs << "[[host]]\nname = \"" << name << "\"\nport = " << (i == 0 ? ports_[0] : ports_[others + i])
-         << "\nroles = [\"arbitrator\"]\nreplica_port = " << ports_[others + options.replicas + i] << "\n";
+         << "\nroles = [\"arbitrator\"]\n";
   }
   std::ostringstream text;
-  text << "[cluster]\nname = \"trial\"\nseed = 3\n" << options.cluster;
-  if (options.replicas > 1) {
-    ASSERT_EQ(storage::write_file_atomically(directory_.path() + "/secret", "known to these three alone"), "");
-    text << "secret_file = \"secret\"\n";
-  }
-  text << "\n[training]\ndata_path = \"" << options.dataset << "\"\nepochs = " << options.epochs << "\n"
+  text << "[cluster]\nname = \"trial\"\nseed = 3\n"
+       << options.cluster << "\n[training]\ndata_path = \"" << options.dataset << "\"\nepochs = " << options.epochs
+       << "\n"
        << options.training << "\n[batch]\nhighest = 256\n"
        << "\n[dashboard]\nlisten = \"" << options.page << "\"\n"
        << "\n[arbitrator]\nwindow_steps = " << options.window_steps << "\n"
@@ -162,7 +159,7 @@ void trial::write_file(const trial_options& options) {
     text << "[[host]]\nname = \"w" << i << "\"\nport = " << ports_[i + 1]
          << "\ncompute_slowdown = " << options.slowdowns[i] << "\n";
   for (std::size_t i = 0; i < options.servers; ++i)
-    text << "[[host]]\nname = \"s" << i << "\"\nport = " << ports_[others + 2 * options.replicas + i]
+    text << "[[host]]\nname = \"s" << i << "\"\nport = " << ports_[others + options.replicas + i]
          << "\nroles = [\"server\"]\n";
   text << options.more;
   ASSERT_EQ(storage::write_file_atomically(file(), text.str()), "");

@@ -35,17 +35,14 @@ port = 1
 name = "ada"
 port = 2
 roles = ["worker", "arbitrator"]
-replica_port = 12
 [[host]]
 name = "cy"
 port = 3
 roles = ["arbitrator"]
-replica_port = 13
 [[host]]
 name = "dot"
 port = 4
 roles = ["arbitrator"]
-replica_port = 14
 )";
 
 template <class State>

@@ -9,7 +9,6 @@
 #include "links/file_signature.hpp"
 #include "messages/codec.hpp"
 #include "messages/validation.hpp"
-#include "replication/challenge.hpp"
 #include "replication/journal_codec.hpp"
 #include "storage/tensor_file.hpp"
 #include "tests/fuzz/described_file.hpp"
@@ -46,10 +45,8 @@ void read_frame(byte_span bytes) {
 }
 
 /// What libraft hands over: entries and, where the first word is odd, snapshots, both with the right seal, since a
-/// checksum is not a defence; and what comes before: the challenge.
+/// checksum is not a defence.
 void read_journal(byte_span bytes) {
-  if (bytes.size() >= replication::greeting_bytes)
-    replication::decode_greeting(bytes.first<replication::greeting_bytes>());
   auto words = words_of(bytes);
   const bool snapshot = !words.empty() && words.front() % 2 == 1;
   replication::word_list block(replication::seal_words, 0);

@@ -20,11 +20,8 @@ cluster::cluster_file cluster_of(const std::vector<std::string>& arbitrators, in
                                  const std::string& arbitrator) {
   std::string text = "[cluster]\nname = \"x\"\n[security]\nkeys = \"keys\"\n[arbitrator]\n" + arbitrator;
   int port = 7400;
-  for (const auto& name : arbitrators) {
-    text += fmt::format("\n[[host]]\nname = \"{}\"\nport = {}\nreplica_port = {}\nroles = [\"arbitrator\"]\n", name,
-                        port, port + 1000);
-    ++port;
-  }
+  for (const auto& name : arbitrators)
+    text += fmt::format("\n[[host]]\nname = \"{}\"\nport = {}\nroles = [\"arbitrator\"]\n", name, port++);
   for (int i = 0; i < workers; ++i)
     text += fmt::format("\n[[host]]\nname = \"w{}\"\nport = {}\n", i, port++);
   const auto read = cluster::parse_cluster_text(text, "x.toml");

@@ -124,17 +124,14 @@ port = 7400
 name = "ada"
 port = 7401
 roles = ["worker", "arbitrator"]
-replica_port = 7501
 [[host]]
 name = "cy"
 port = 7402
 roles = ["arbitrator"]
-replica_port = 7502
 [[host]]
 name = "dot"
 port = 7403
 roles = ["arbitrator"]
-replica_port = 7503
 )",
                                                 "pair.toml");
   for (const auto& error : read.errors)

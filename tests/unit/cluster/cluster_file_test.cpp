@@ -95,8 +95,7 @@ TEST(ClusterFile, FindsHostsByNameRoleAndRank) {
 
 TEST(ClusterFile, NeedsNoArbitratorWhereNobodyDecides) {
   const std::string hosts = "[[host]]\nname = \"a\"\nport = 1\ncount = 3\n";
-  const std::string alone =
-      "[cluster]\nname = \"three\"\nsecret_file = \"secret\"\n[arbitrator]\npolicy = \"stigmergic\"\n";
+  const std::string alone = "[cluster]\nname = \"three\"\n[arbitrator]\npolicy = \"stigmergic\"\n";
   const auto file = parsed(alone + hosts);
   EXPECT_EQ(file.hosts[0].roles, (std::vector<role>{role::worker, role::arbitrator}));
   EXPECT_EQ(file.arbitrators(), (std::vector<const host*>{&file.hosts[0]}));
@@ -111,10 +110,9 @@ TEST(ClusterFile, NeedsNoArbitratorWhereNobodyDecides) {
   EXPECT_THAT(to_string(deciding.errors[0]), ::testing::HasSubstr("no host has the role \"arbitrator\""));
 }
 
-TEST(ClusterFile, LetsArbitratorsStandInForEachOtherWhoShareASecret) {
+TEST(ClusterFile, LetsArbitratorsStandInForEachOther) {
   const std::string text = R"([cluster]
 name = "three"
-secret_file = "secret"
 [arbitrator]
 replicas = ["a", "b", "c"]
 [[host]]
@@ -125,7 +123,6 @@ roles = ["arbitrator", "worker"]
 name = "b"
 port = 7402
 roles = ["arbitrator"]
-replica_port = 9000
 [[host]]
 name = "c"
 port = 7403
@@ -134,16 +131,11 @@ roles = ["arbitrator"]
   const auto file = parsed(text);
   EXPECT_EQ(file.arbitrators().size(), 3U);
   EXPECT_EQ(&file.arbitrator_host(), &file.hosts[0]);
-  EXPECT_EQ(file.hosts[0].port_for_replicas(), 8401U);
-  EXPECT_EQ(file.hosts[1].port_for_replicas(), 9000U);
   EXPECT_EQ(parse_cluster_text(to_toml(file), "again.toml").file.digest(), file.digest());
-  const auto bare = parse_cluster_text(std::string(text).replace(text.find("secret_file"), 22, ""), "bare.toml");
-  ASSERT_EQ(bare.errors.size(), 1U);
-  EXPECT_NE(bare.errors[0].message.find("needs security.keys or cluster.secret_file"), std::string::npos)
-      << bare.errors[0].message;
-  const auto keys =
-      parsed(std::string(text).replace(text.find("secret_file"), 22, "") + "[security]\nkeys = \"keys\"\n");
-  EXPECT_NE(describe_plan(keys).find("raft       TLS 1.3, both sides with a certificate\n"), std::string::npos);
+  EXPECT_NE(describe_plan(file).find("raft       TLS 1.3, both sides with a certificate\n"), std::string::npos);
+  const auto earlier = parsed(std::string(text).replace(text.find("[arbitrator]"), 0, "secret_file = \"/secret\"\n"));
+  EXPECT_NE(earlier.digest(), file.digest()) << "an earlier run's, which is replayed";
+  EXPECT_EQ(parsed(to_toml(earlier)).digest(), earlier.digest());
 }
 
 TEST(ClusterFile, KnowsWhereEachValueStands) {
@@ -255,7 +247,8 @@ TEST(ClusterDigest, DiffersForEveryChangedValue) {
   }
   for (const std::string change :
        {"address = \"127.0.0.2\"", "compute_slowdown = 2", "[[host.emulate]]\nat_seconds = 1\ncompute_slowdown = 2",
-        "[[host.emulate]]\nat_seconds = 2\ncompute_slowdown = 2", "[[host]]\nname = \"cy\"\nport = 1"}) {
+        "[[host.emulate]]\nat_seconds = 2\ncompute_slowdown = 2", "replica_port = 9000",
+        "[[host]]\nname = \"cy\"\nport = 1"}) {
     digests.insert(parsed(pair + change + "\n").digest());
     EXPECT_EQ(digests.size(), ++files) << change;
   }

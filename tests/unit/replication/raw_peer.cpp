@@ -40,24 +40,6 @@ void raw_peer::send(const std::vector<std::uint8_t>& bytes) {
   }
 }
 
-void raw_peer::finish_sending() {
-  ::shutdown(socket_, SHUT_WR);
-}
-
-std::vector<std::uint8_t> raw_peer::receive(std::size_t size) {
-  std::vector<std::uint8_t> bytes(size);
-  std::size_t filled = 0;
-  while (filled < size) {
-    const auto got = ::recv(socket_, bytes.data() + filled, size - filled, MSG_WAITALL);
-    if (got > 0)
-      filled += static_cast<std::size_t>(got);
-    else if (got == 0 || errno != EINTR)
-      break;
-  }
-  bytes.resize(filled);
-  return bytes;
-}
-
 bool raw_peer::hung_up() {
   std::uint8_t byte = 0;
   while (true) {

@@ -13,9 +13,6 @@ public:
   ~raw_peer();
   /// A peer that has hung up is not a failure.
   void send(const std::vector<std::uint8_t>& bytes);
-  void finish_sending();
-  /// Fewer when the peer hangs up first.
-  std::vector<std::uint8_t> receive(std::size_t size);
   /// Waits for the end of the connection, whatever comes before it.
   bool hung_up();
 

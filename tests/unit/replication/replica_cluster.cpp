@@ -1,10 +1,12 @@
 #include "tests/unit/replication/replica_cluster.hpp"
 
+#include "links/key_directory.hpp"
 #include "tests/unit/replication/raw_peer.hpp"
 
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <ctime>
 #include <fcntl.h>
 #include <filesystem>
 #include <poll.h>
@@ -74,8 +76,12 @@ replica_cluster::replica_cluster(std::size_t voters, std::uint32_t detect_ms, st
   std::vector<std::unique_ptr<raw_listener>> held; // so that no two get the same port
   while (held.size() < voters) {
     held.push_back(listen_somewhere());
-    addresses_.push_back("127.0.0.1:" + std::to_string(held.back()->port()));
+    ports_.push_back(std::to_string(held.back()->port()));
   }
+  links::key_request keys{.cluster = "replicas", .hosts = {}, .now_seconds = std::time(nullptr)};
+  for (std::size_t voter = 1; voter <= voters; ++voter)
+    keys.hosts.push_back(std::to_string(voter));
+  EXPECT_EQ(links::make_passing_keys(root_.file("keys"), keys), "");
 }
 
 replica_cluster::~replica_cluster() {
@@ -91,8 +97,9 @@ void replica_cluster::start(std::size_t voter) {
   auto& process = voters_[voter];
   process = {};
   std::vector<std::string> words = {DYNAMIX_REPLICA_NODE, std::to_string(voter), directory(voter),
-                                    std::to_string(detect_ms_), std::to_string(snapshot_entries_)};
-  words.insert(words.end(), addresses_.begin(), addresses_.end());
+                                    std::to_string(detect_ms_), std::to_string(snapshot_entries_),
+                                    root_.file("keys")};
+  words.insert(words.end(), ports_.begin(), ports_.end());
   process.id = spawn(std::move(words), process.input, process.output);
   ASSERT_GT(process.id, 0);
 }

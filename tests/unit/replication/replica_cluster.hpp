@@ -95,7 +95,7 @@ private:
   std::uint32_t detect_ms_;
   std::uint32_t snapshot_entries_;
   temporary_directory root_;
-  std::vector<std::string> addresses_;
+  std::vector<std::string> ports_;
   std::vector<voter_process> voters_;            ///< the first is nobody
   std::map<std::uint64_t, std::size_t> leaders_; ///< by term of Raft
   std::uint64_t windows_ = 0;

@@ -1,9 +1,13 @@
 // One voter as a process of its own, for replica_test: commands come in as lines, and what happens goes out as lines.
 //
-//     replica_node ID DIRECTORY DETECT_MS SNAPSHOT_ENTRIES ADDRESS...    the voters 1, 2, ... at these addresses
+//     replica_node ID DIRECTORY DETECT_MS SNAPSHOT_ENTRIES KEYS PORT...    the voters 1, 2, ... at these ports of
+//                                                                          loopback, with the keys of hosts 1, 2, ...
 //
 // It ends when its input does.
 
+#include "links/door.hpp"
+#include "links/key_directory.hpp"
+#include "replication/frame_check.hpp"
 #include "replication/replica.hpp"
 #include "tests/unit/replication/journal_examples.hpp"
 
@@ -11,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <mutex>
 #include <sstream>
 #include <string>
@@ -89,11 +94,33 @@ void obey(replica& voter, const std::string& text) {
     say("report not understood: " + text);
 }
 
+/// As a replica's host has them (actors/host/host_links.cpp). Returns an empty string, or why there are none.
+std::string open_links(replica_options& options, const std::string& keys, std::unique_ptr<dynamix::links::door>& door) {
+  using namespace dynamix::links;
+  const auto say_line = [](const std::string& line) { say("report " + line); };
+  const auto& own = options.voters.at(options.id - 1);
+  pump_options wanted{.directory = host_directory(keys, own.host), .host = own.host};
+  for (const auto& one : options.voters)
+    wanted.accepted.insert(one.host);
+  wanted.protocol = raft_protocol;
+  wanted.inspect = inspect_frames;
+  wanted.silent_peer_ms = time_outs_of(options.detect_ms).silent_peer_ms;
+  wanted.report = say_line;
+  std::string problem;
+  door = door::start({.directory = wanted.directory, .host = own.host, .report = say_line}, problem);
+  options.links = pump::start(std::move(wanted), problem);
+  if (!door || !options.links)
+    return problem;
+  door->lead_to(options.links);
+  const auto port = own.address.substr(own.address.rfind(':') + 1);
+  return door->listen("127.0.0.1", static_cast<std::uint16_t>(std::stoul(port)));
+}
+
 } // namespace
 
 int main(int count, char** words) {
-  constexpr int first_address = 5;
-  if (count <= first_address)
+  constexpr int first_port = 6;
+  if (count <= first_port)
     return 2;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::signal(SIGXFSZ, SIG_IGN); // the tests shrink the file size limit
@@ -102,15 +129,20 @@ int main(int count, char** words) {
   options.directory = words[2];
   options.detect_ms = static_cast<std::uint32_t>(std::strtoul(words[3], nullptr, 10));
   options.snapshot_entries = static_cast<std::uint32_t>(std::strtoul(words[4], nullptr, 10));
-  for (int index = first_address; index < count; ++index)
-    options.voters.push_back({static_cast<std::uint64_t>(index - first_address + 1), words[index]});
-  options.secret.assign(32, 0x42);
+  for (int index = first_port; index < count; ++index) {
+    const auto id = static_cast<std::uint64_t>(index - first_port + 1);
+    options.voters.push_back({id, std::string("127.0.0.1:") + words[index], std::to_string(id)});
+  }
   options.observe = [](const observation& seen) {
     say(join("role", to_string(seen.now), seen.raft_term, seen.leader));
   };
   options.report = [](const std::string& text) { say("report " + text); };
+  std::unique_ptr<dynamix::links::door> door;
   replica voter;
-  if (const auto error = voter.start(options); !error.empty()) {
+  auto error = open_links(options, words[first_port - 1], door);
+  if (error.empty())
+    error = voter.start(options);
+  if (!error.empty()) {
     say("failed " + error);
     return 1;
   }

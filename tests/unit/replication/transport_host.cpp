@@ -17,8 +17,8 @@ struct transport_host::attempt {
   std::promise<int> result;
 };
 
-transport_host::transport_host(std::uint64_t id, std::vector<voter> others, std::vector<std::uint8_t> secret,
-                               std::uint32_t handshake_ms, std::shared_ptr<links::pump> links) {
+transport_host::transport_host(std::uint64_t id, std::vector<voter> others, std::shared_ptr<links::pump> links,
+                               std::uint32_t handshake_ms) {
   ::uv_loop_init(&loop_);
   ::uv_async_init(&loop_, &wake_, [](uv_async_t* wake) {
     auto& self = *static_cast<transport_host*>(wake->data);
@@ -34,8 +34,6 @@ transport_host::transport_host(std::uint64_t id, std::vector<voter> others, std:
   others.push_back({id, "127.0.0.1:0"});
   transport_options options{.id = id,
                             .voters = std::move(others),
-                            .listen = "127.0.0.1:0",
-                            .secret = std::move(secret),
                             .links = std::move(links),
                             .handshake_ms = handshake_ms,
                             .report =
@@ -54,7 +52,6 @@ transport_host::transport_host(std::uint64_t id, std::vector<voter> others, std:
                                   [](raft_uv_transport* from, raft_id peer, const char*, uv_stream_t* stream) {
                                     static_cast<transport_host*>(from->data)->accept(peer, stream);
                                   });
-  port_ = transport_->port();
   thread_ = std::thread([this] { ::uv_run(&loop_, UV_RUN_DEFAULT); });
 }
 
@@ -194,18 +191,6 @@ bool transport_host::wait(const std::function<bool()>& condition) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return condition();
-}
-
-std::string transport_host::listen_error(const std::string& address) {
-  uv_loop_t loop{};
-  ::uv_loop_init(&loop);
-  transport one(loop, {.id = 1, .listen = address});
-  const auto code = one.interface()->listen(one.interface(), nullptr);
-  auto text = code == 0 ? std::string() : one.listen_error();
-  one.interface()->close(one.interface(), [](raft_uv_transport*) {});
-  ::uv_run(&loop, UV_RUN_DEFAULT);
-  ::uv_loop_close(&loop);
-  return text;
 }
 
 } // namespace dynamix::replication

@@ -15,12 +15,10 @@ namespace dynamix::replication {
 /// functions may be called from the test's thread.
 class transport_host {
 public:
-  transport_host(std::uint64_t id, std::vector<voter> others, std::vector<std::uint8_t> secret,
-                 std::uint32_t handshake_ms = 20'000, std::shared_ptr<links::pump> links = {});
+  transport_host(std::uint64_t id, std::vector<voter> others, std::shared_ptr<links::pump> links,
+                 std::uint32_t handshake_ms = 20'000);
   transport_host(const transport_host&) = delete;
   ~transport_host();
-
-  std::uint16_t port() const { return port_; }
 
   /// libraft's code for the attempt, once it is over.
   int connect(std::uint64_t id);
@@ -37,9 +35,6 @@ public:
   /// Until it holds, up to 60 s.
   bool wait(const std::function<bool()>& condition);
 
-  /// What a transport says that is to listen there.
-  static std::string listen_error(const std::string& address);
-
 private:
   struct attempt;
   /// Runs `work` on the loop's thread and waits for it.
@@ -50,7 +45,6 @@ private:
   uv_loop_t loop_{};
   uv_async_t wake_{};
   std::unique_ptr<transport> transport_;
-  std::uint16_t port_ = 0;
   bool closed_ = false;
   std::future<int> under_way_;
   std::string sent_;

@@ -37,25 +37,22 @@ TEST_F(SwarmCluster, OfNoFileCanBeWrittenReadAndSimulatedAtEverySize) {
 TEST_F(SwarmCluster, HasReplicasOnPortsOfTheirOwn) {
   auto file = describe(default_cluster(), 3, 20001, models_);
   std::uint16_t port = 21000;
-  add_replicas(file, 3, "/a/secret", [&] { return ++port; });
+  add_replicas(file, 3, [&] { return ++port; });
   const auto read = cluster::parse_cluster_text(to_toml(file), "swarm.toml");
   for (const auto& error : read.errors)
     ADD_FAILURE() << cluster::to_string(error);
   const std::vector<std::string> names = {"arbitrator", "arbitrator-2", "arbitrator-3"};
   EXPECT_EQ(read.file.arbitrator.replicas, names);
   std::set<std::uint32_t> ports;
-  for (const auto* host : read.file.arbitrators()) {
+  for (const auto* host : read.file.arbitrators())
     ports.insert(host->port);
-    ports.insert(host->port_for_replicas());
-  }
-  EXPECT_EQ(ports.size(), 6U);
+  EXPECT_EQ(ports.size(), 3U);
   EXPECT_EQ(read.file.workers().size(), 3U);
 }
 
 TEST_F(SwarmCluster, TakesAFilesHostsInTurnAndLeavesOutWhatIsTheRealClustersOwn) {
   const auto parsed = cluster::parse_cluster_text(R"([cluster]
 name = "real"
-secret_file = "secret"
 [batch]
 initial = 16
 lowest = 8
