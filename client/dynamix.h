@@ -205,7 +205,7 @@ typedef struct dynamix_step {
   double compute_seconds;   /* forward, backward, optimiser */
   double exchange_seconds;  /* waiting for the other workers and the network */
   double data_seconds;      /* waiting for the data loader */
-  double loss;              /* mean over the own samples; negative or NaN: not known */
+  double loss;              /* mean over the own samples, of any sign; NaN: not known */
   double correct;           /* share of the own samples, 0 to 1; negative: not known */
   double gradient_norm;     /* of the mean gradient; negative: not known */
   double learning_rate;     /* that the optimiser used; negative or NaN: not known */
@@ -214,7 +214,8 @@ typedef struct dynamix_step {
  * never waits for it. */
 DYNAMIX_API int dynamix_complete(dynamix_run* run, const dynamix_step* step);
 
-/* The user has evaluated the model; accuracy 0 to 1, negative values: not known. On one member. */
+/* The user has evaluated the model; losses of any sign, NaN: not known; accuracy 0 to 1, negative: not known. On one
+ * member. */
 DYNAMIX_API int dynamix_evaluated(dynamix_run* run, double train_loss, double test_loss, double test_accuracy);
 /* From now on this worker takes no decision above `samples` (its memory does not hold more). */
 DYNAMIX_API int dynamix_limit_batch(dynamix_run* run, uint32_t samples);

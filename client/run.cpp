@@ -1,6 +1,7 @@
 #include "client/run.hpp"
 
 #include "client/cores.hpp"
+#include "messages/loss.hpp"
 #include "messages/validation.hpp"
 #include "storage/fnv1a.hpp"
 #include "storage/splitmix64.hpp"
@@ -433,10 +434,10 @@ void run::add_step(const dynamix_step& step) {
   sums_.timed_steps += is_known(step.iteration_seconds) ? deals : 0;
   sums_.samples += steps_->own_samples();
   sums_.correct_samples += is_known(step.correct) ? steps_->own_samples() : 0;
-  sums_.loss_samples += is_known(step.loss) ? steps_->own_samples() : 0;
+  sums_.loss_samples += std::isfinite(step.loss) ? steps_->own_samples() : 0;
   sums_.norm_steps += is_known(step.gradient_norm) ? deals : 0;
   sums_.correct += static_cast<double>(std::llround(std::min(1.0, known(step.correct)) * own));
-  sums_.loss += known(step.loss) * own;
+  sums_.loss += std::isfinite(step.loss) ? step.loss * own : 0;
   sums_.iteration_seconds += known(step.iteration_seconds);
   sums_.compute_seconds += known(step.compute_seconds);
   sums_.exchange_seconds += known(step.exchange_seconds);
@@ -477,15 +478,15 @@ void run::close_window(bool final) {
 }
 
 std::string run::evaluated(double train_loss, double test_loss, double test_accuracy) {
-  const auto known = [](double value) { return is_known(value) ? value : 0; };
-  accuracy_ = std::min(1.0, known(test_accuracy));
+  const auto known_loss = [](double loss) { return std::isfinite(loss) ? messages::sent_loss(loss) : 0; };
+  accuracy_ = is_known(test_accuracy) ? std::min(1.0, test_accuracy) : 0;
   if (link_)
     link_->send(messages::evaluation_report{.step = steps_->step(),
                                             .epoch = steps_->position().epoch,
                                             .samples = steps_->samples_done(),
                                             .elapsed_seconds = elapsed_seconds(),
-                                            .train_loss = known(train_loss),
-                                            .test_loss = known(test_loss),
+                                            .train_loss = known_loss(train_loss),
+                                            .test_loss = known_loss(test_loss),
                                             .test_accuracy = accuracy_,
                                             .global_batch = last_batches().total(),
                                             .learning_rate = learning_rate_});

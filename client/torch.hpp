@@ -276,7 +276,7 @@ public:
     step.iteration_seconds = end - step_end_;
     step.exchange_seconds = exchange_seconds_;
     step.compute_seconds = std::max(0.0, step.iteration_seconds - exchange_seconds_);
-    step.loss = loss_.value_or(-1);
+    step.loss = loss_.value_or(std::nan(""));
     step.correct = correct_.value_or(-1);
     step.gradient_norm = norm;
     step.learning_rate = learning_rate;

@@ -1,5 +1,7 @@
 #include "client/window_sums.hpp"
 
+#include "messages/loss.hpp"
+
 #include <cmath>
 
 namespace dynamix::client {
@@ -21,7 +23,7 @@ messages::training_statistics window_sums::statistics(const noise_estimate& nois
   if (correct_samples > 0)
     result.accuracy = correct / static_cast<double>(correct_samples);
   if (loss_samples > 0)
-    result.loss = finite_or_huge(loss / static_cast<double>(loss_samples));
+    result.loss = messages::sent_loss(finite_or_huge(loss / static_cast<double>(loss_samples)));
   if (norm_steps > 0)
     result.gradient_norm = finite_or_huge(gradient_norm / norm_steps);
   if (timed_steps > 0) {

@@ -1,6 +1,7 @@
 #include "dashboard/metrics.hpp"
 
 #include "dashboard/metrics_collection.hpp"
+#include "messages/loss.hpp"
 
 #include <cmath>
 #include <ctime>
@@ -55,7 +56,7 @@ void add_progress(collection& all, const ledger::run& run) {
   all.gauge("dynamix_test_accuracy_ratio", "Accuracy on the test set at the newest evaluation.",
             evaluated(&evaluation_report::test_accuracy));
   all.gauge("dynamix_test_loss", "Loss on the test set at the newest evaluation.",
-            evaluated(&evaluation_report::test_loss));
+            messages::received_loss(evaluated(&evaluation_report::test_loss)));
   all.gauge("dynamix_target_accuracy_ratio", "Test accuracy that ends the run; 0: none.", run.start().target_accuracy);
   all.gauge("dynamix_throughput_samples_per_second", "Samples trained on per second, all workers.",
             newest(signal::samples_per_second));

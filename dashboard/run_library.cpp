@@ -3,6 +3,7 @@
 #include "dashboard/politeness.hpp"
 #include "ledger/codec.hpp"
 #include "ledger/line_reader.hpp"
+#include "messages/loss.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/beneath.hpp"
 #include "storage/json_text.hpp"
@@ -117,7 +118,7 @@ std::string course_json(const std::string& name, const ledger::run& run) {
         .member("elapsed_seconds", one.elapsed_seconds)
         .member("samples", one.samples)
         .member("test_accuracy", one.test_accuracy)
-        .member("test_loss", one.test_loss)
+        .member("test_loss", messages::received_loss(one.test_loss))
         .close_object();
   return json.close_array().close_object().take();
 }

@@ -2,6 +2,7 @@
 
 #include "ledger/summary.hpp"
 #include "ledger/warnings.hpp"
+#include "messages/loss.hpp"
 #include "storage/json_text.hpp"
 
 #include <algorithm>
@@ -81,7 +82,7 @@ void add_workers(json_text& json, const ledger::run& run, columns wanted) {
   json.column("samples_per_second", workers, [](worker one) { return one.samples_per_second; });
   json.column("step_seconds", workers, [](worker one) { return one.report.training.iteration_seconds; });
   json.column("accuracy", workers, [&run](worker one) { return run.course().accuracy_of(one.report); });
-  json.column("loss", workers, [&run](worker one) { return run.course().loss_of(one.report); });
+  json.column("loss", workers, [](worker one) { return messages::received_loss(one.report.training.loss); });
   json.column("reward", workers, [](worker one) { return one.reward; });
   json.column("guarded", workers, [](worker one) { return !one.intervention.empty(); });
   json.column("moved", workers, [](worker one) { return one.report.balance.moved_samples; });
@@ -180,7 +181,8 @@ void add_history(json_text& json, const ledger::run& run, std::size_t worker_cel
 void add_evaluation(json_text& json, const messages::evaluation_report& report) {
   json.open_object().member("elapsed_seconds", report.elapsed_seconds).member("samples", report.samples);
   json.member("epoch", report.epoch).member("step", report.step).member("test_accuracy", report.test_accuracy);
-  json.member("test_loss", report.test_loss).member("train_loss", report.train_loss).close_object();
+  json.member("test_loss", messages::received_loss(report.test_loss));
+  json.member("train_loss", messages::received_loss(report.train_loss)).close_object();
 }
 
 void add_mark(json_text& json, const mark& one) {

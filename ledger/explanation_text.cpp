@@ -2,6 +2,7 @@
 #include "ledger/explanation.hpp"
 #include "ledger/text.hpp"
 #include "ledger/worker_course.hpp"
+#include "messages/loss.hpp"
 #include "policy/state.hpp"
 
 #include <algorithm>
@@ -102,10 +103,11 @@ std::string report_text(const ledger::worker& row) {
   const auto& report = row.report;
   const auto& training = report.training;
   std::string text = "  It reported " + std::to_string(training.steps) + " steps with " + grouped(training.samples) +
-                     " samples, accuracy " + percent(training.accuracy, 1) + ", loss " + fixed(training.loss, 3) +
-                     "; a step of " + milliseconds(training.iteration_seconds) + ": " +
-                     milliseconds(training.compute_seconds) + " computing, " + milliseconds(training.exchange_seconds) +
-                     " in the exchange, " + milliseconds(training.data_seconds) + " for data.\n";
+                     " samples, accuracy " + percent(training.accuracy, 1) + ", loss " +
+                     fixed(messages::received_loss(training.loss), 3) + "; a step of " +
+                     milliseconds(training.iteration_seconds) + ": " + milliseconds(training.compute_seconds) +
+                     " computing, " + milliseconds(training.exchange_seconds) + " in the exchange, " +
+                     milliseconds(training.data_seconds) + " for data.\n";
   if (const auto& time = row.time; is_known(time))
     text += "  By what held it up: " + milliseconds(time.compute_seconds) + " computing, " +
             milliseconds(time.cpu_wait_seconds) + " without a CPU, " + milliseconds(time.network_seconds) +

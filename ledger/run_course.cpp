@@ -2,6 +2,7 @@
 
 #include "ledger/entropy.hpp"
 #include "ledger/worker_course.hpp"
+#include "messages/loss.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -144,9 +145,8 @@ void run_course::summarise(const ledger::window& window, const std::map<std::str
     batch = std::max(batch, static_cast<double>(report.global_batch));
     if (report.batch > 0) { // an empty batch has no accuracy and no loss
       any_accuracy_ = any_accuracy_ || report.training.accuracy > 0;
-      any_loss_ = any_loss_ || report.training.loss > 0;
       add(signal::accuracy, any_accuracy_ ? report.training.accuracy : unknown);
-      add(signal::loss, any_loss_ ? report.training.loss : unknown);
+      add(signal::loss, messages::received_loss(report.training.loss));
     }
     add(signal::step_seconds, report.training.iteration_seconds);
     add(signal::reward, judged.reward.total);
@@ -176,10 +176,6 @@ void run_course::summarise(const ledger::window& window, const std::map<std::str
 
 double run_course::accuracy_of(const messages::window_report& report) const {
   return any_accuracy_ ? report.training.accuracy : unknown;
-}
-
-double run_course::loss_of(const messages::window_report& report) const {
-  return any_loss_ ? report.training.loss : unknown;
 }
 
 } // namespace dynamix::ledger

@@ -83,9 +83,7 @@ public:
   const thinned_table& work_seconds() const { return work_seconds_; } ///< likewise: compute and data, no waiting
   const thinned_table& policies() const { return policies_; } ///< elapsed_seconds, entropy, approximate_kl a row
   double skipped_seconds() const { return skipped_seconds_; } ///< that a resumed run stepped back by
-  // Of a report; NaN where nobody reports them.
-  double accuracy_of(const messages::window_report& report) const;
-  double loss_of(const messages::window_report& report) const;
+  double accuracy_of(const messages::window_report& report) const; ///< NaN where nobody reports them
 
 private:
   void summarise(const ledger::window& window, const std::map<std::string, std::size_t>& rank_of,
@@ -99,9 +97,7 @@ private:
   double trained_samples_ = 0;  ///< in all windows
   double reported_seconds_ = 0; ///< as the newest report tells them
   double skipped_seconds_ = 0;
-  // A training process need not report them: until one has, zeros are unknown.
-  bool any_accuracy_ = false;
-  bool any_loss_ = false;
+  bool any_accuracy_ = false; ///< a training process need not report them: until one has, zeros are unknown
 };
 
 } // namespace dynamix::ledger

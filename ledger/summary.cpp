@@ -4,6 +4,7 @@
 #include "ledger/text.hpp"
 #include "ledger/warnings.hpp"
 #include "messages/leave.hpp"
+#include "messages/loss.hpp"
 
 #include <nlohmann/json.hpp>
 #include <spdlog/fmt/fmt.h>
@@ -290,8 +291,8 @@ std::string epochs_csv(const std::vector<messages::evaluation_report>& evaluatio
   std::string text = "epoch,step,samples,seconds,train_loss,test_loss,test_accuracy,global_batch,learning_rate\n";
   for (const auto& each : evaluations)
     fmt::format_to(std::back_inserter(text), "{},{},{},{:.10g},{:.10g},{:.10g},{:.10g},{},{:.10g}\n", each.epoch,
-                   each.step, each.samples, each.elapsed_seconds, each.train_loss, each.test_loss, each.test_accuracy,
-                   each.global_batch, each.learning_rate);
+                   each.step, each.samples, each.elapsed_seconds, messages::received_loss(each.train_loss),
+                   messages::received_loss(each.test_loss), each.test_accuracy, each.global_batch, each.learning_rate);
   return text;
 }
 

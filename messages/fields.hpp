@@ -85,6 +85,7 @@ struct rules_for<T> {
   static constexpr range_rule<T> run_seconds = up_to(max_run_seconds);
   static constexpr range_rule<T> magnitude = up_to(max_magnitude);
   static constexpr range_rule<T> sum = up_to(max_sum);
+  static constexpr range_rule<T> loss = {-max_magnitude, max_magnitude, true}; ///< caps
   static constexpr range_rule<T> any_sign = {-max_magnitude, max_magnitude};
 };
 

@@ -2,6 +2,7 @@
 
 #include "client/proportional_split.hpp"
 #include "client/random.hpp"
+#include "messages/loss.hpp"
 #include "session/step_settings.hpp"
 #include "trainer/emulation.hpp"
 #include "trainer/evaluation.hpp"
@@ -342,13 +343,14 @@ void training_loop::evaluate_model() {
     state_.seconds_to_target = state_.elapsed_seconds();
   if (const auto* reason = ending_of(state_); reason != nullptr && !ended())
     end(ending::completed, reason);
+  const auto sent = [](double loss) { return messages::sent_loss(client::finite_or_huge(loss)); };
   if (first_member())
     watcher_.evaluated({.step = state_.reached.step,
                         .epoch = state_.reached.position.epoch,
                         .samples = state_.reached.samples,
                         .elapsed_seconds = state_.elapsed_seconds(),
-                        .train_loss = total[4] > 0 ? client::finite_or_huge(total[3] / total[4]) : 0,
-                        .test_loss = client::finite_or_huge(total[0] / total[2]),
+                        .train_loss = total[4] > 0 ? sent(total[3] / total[4]) : 0,
+                        .test_loss = sent(total[0] / total[2]),
                         .test_accuracy = state_.accuracy,
                         .global_batch = last_batches().total(),
                         .learning_rate = state_.rate.learning_rate});

@@ -3,6 +3,7 @@
 #include "actors/packing.hpp"
 #include "cluster/decision_steps.hpp"
 #include "messages/leave.hpp"
+#include "messages/loss.hpp"
 #include "session/step_settings.hpp"
 
 #include <spdlog/spdlog.h>
@@ -229,7 +230,7 @@ void client_run::on(const slot_effects::evaluated& what) {
     outcome_.final_accuracy = what.report.test_accuracy;
   }
   spdlog::info("evaluated epoch={} accuracy={:.4f} loss={:.4f} seconds={:.1f}", what.report.epoch,
-               what.report.test_accuracy, what.report.test_loss, what.report.elapsed_seconds);
+               what.report.test_accuracy, messages::received_loss(what.report.test_loss), what.report.elapsed_seconds);
   caf::anon_send(worker_, atom::evaluation_v, pack(what.report));
 }
 

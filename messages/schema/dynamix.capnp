@@ -352,7 +352,7 @@ struct TrainingStatistics {
   # Mean batch accuracy, 0 to 1.
 
   loss @3 :Float64;
-  # Mean batch loss.
+  # Mean batch loss, of any sign. 0: not known; a loss of 0 is sent as the smallest number.
 
   iterationSeconds @4 :Float64;
   # A step as a whole; the next three are its parts.
@@ -490,7 +490,10 @@ struct EvaluationReport {
 
   samples @2 :UInt64;
   elapsedSeconds @3 :Float64;
+
   trainLoss @4 :Float64;
+  # As TrainingStatistics has its loss, and the next one.
+
   testLoss @5 :Float64;
 
   testAccuracy @6 :Float64;

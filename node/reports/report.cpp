@@ -3,12 +3,14 @@
 #include "cluster/text_table.hpp"
 #include "dashboard/inlined_page.hpp"
 #include "dashboard/state_json.hpp"
+#include "messages/loss.hpp"
 #include "node/reports/text.hpp"
 #include "storage/json_text.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 namespace dynamix::node {
 namespace {
@@ -23,6 +25,11 @@ std::string milliseconds(double seconds) {
   return fixed(1e3 * seconds, 2);
 }
 
+std::string loss_text(double sent) {
+  const auto loss = messages::received_loss(sent);
+  return std::isnan(loss) ? "-" : fixed(loss, 4);
+}
+
 cells evaluation_rows(const run_records& records) {
   if (records.evaluations.empty())
     return {};
@@ -34,8 +41,8 @@ cells evaluation_rows(const run_records& records) {
   for (std::size_t i = (count - 1) % stride; i < count; i += stride) {
     const auto& each = records.evaluations[i];
     rows.push_back({std::to_string(each.epoch), fixed(each.elapsed_seconds, 1), grouped(each.samples),
-                    std::to_string(each.global_batch), fixed(each.learning_rate, 5), fixed(each.train_loss, 4),
-                    fixed(each.test_loss, 4), percent(each.test_accuracy)});
+                    std::to_string(each.global_batch), fixed(each.learning_rate, 5), loss_text(each.train_loss),
+                    loss_text(each.test_loss), percent(each.test_accuracy)});
   }
   return rows;
 }

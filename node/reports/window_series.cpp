@@ -1,6 +1,7 @@
 #include "node/reports/window_series.hpp"
 
 #include "ledger/entropy.hpp"
+#include "messages/loss.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -61,8 +62,9 @@ window_row window_columns::add(const policy::judged_window& window) {
     const auto weight = static_cast<double>(training.samples);
     samples += weight;
     accuracy.add(training.accuracy, weight);
-    if (training.loss < 1e30) // the trainer reports a loss that is not finite as a huge one
-      loss.add(training.loss, weight);
+    // Unknown, or not finite, which the trainer reports as a huge one.
+    if (const auto known = messages::received_loss(training.loss); known < 1e30)
+      loss.add(known, weight);
     reward.add(worker.reward.total);
     at(row, column::reward_low) = std::fmin(at(row, column::reward_low), worker.reward.total);
     at(row, column::reward_high) = std::fmax(at(row, column::reward_high), worker.reward.total);

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import math
 import operator
 import os
 import weakref
@@ -364,8 +365,9 @@ class Run(Stepping):
         if correct is not None:
             step.correct = float(correct) / step.counted
 
-    def evaluated(self, *, accuracy: float = -1.0, test_loss: float = -1.0, train_loss: float = -1.0) -> None:
-        """The model was evaluated, on all members; that of member 0 counts. Accuracy 0 to 1; leave out what is not known."""
+    def evaluated(self, *, accuracy: float = -1.0, test_loss: float = math.nan, train_loss: float = math.nan) -> None:
+        """The model was evaluated, on all members; that of member 0 counts. Accuracy 0 to 1, losses of any sign; leave out what is
+        not known."""
         step = self._ready()
         if self._peers.position == 0:
             step.client.evaluated(train_loss, test_loss, accuracy)

@@ -47,7 +47,7 @@ def _of_window(row: Dict[str, Any]) -> Iterator[Scalar]:
         step = int(report.get("first_step", 0)) + int(training.get("steps", 0))
         for name, path in _OF_REPORT.items():
             value = _number(report, path)
-            if value is not None and value >= 0:  # negative: not known
+            if value is not None and (value != 0 if name == "loss" else value >= 0):  # others: not known
                 yield f"{name}/{report.get('host', '?')}", value, step
         if report.get("rank") == 0:
             for name, path in _OF_ALL.items():
@@ -117,7 +117,7 @@ def _of_evaluation(row: Dict[str, Any]) -> Iterator[Scalar]:
     report = row.get("report", {})
     for name in _OF_EVALUATION:
         value = _number(report, (name,))
-        if value is not None and value >= 0:
+        if value is not None and (value != 0 if name.endswith("loss") else value >= 0):  # others: not known
             yield f"evaluation/{name}", value, int(report.get("step", 0))
 
 

@@ -156,6 +156,16 @@ class Command(unittest.TestCase):
             with NO_WRITER:
                 self.run_command("tensorboard", folder)
 
+    def test_draws_losses_of_any_sign_and_none_that_nobody_knows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ledger = pathlib.Path(folder, "windows.jsonl")
+            ledger.write_text("".join('{"kind":"window","workers":[{"report":{"host":"ada","training":{"loss":%s}}}]}\n'
+                                      '{"kind":"evaluation","report":{"train_loss":0,"test_loss":%s,"test_accuracy":0}}\n' % (loss, loss)
+                                      for loss in (-2, 0)))
+            found = [(tag, value) for tag, value, _, _ in tensorboard.scalars(str(ledger))]
+            self.assertEqual(found, [("loss/ada", -2), ("evaluation/test_loss", -2), ("evaluation/test_accuracy", 0),
+                                     ("evaluation/test_accuracy", 0)])
+
     def test_reads_the_older_parts_of_a_ledger(self):
         with tempfile.TemporaryDirectory() as folder:
             run = pathlib.Path(folder)

@@ -10,6 +10,7 @@ The rest of the script stays as it is, its DataLoader included.
 """
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Union
 
 from lightning import Fabric as _Fabric
@@ -113,7 +114,7 @@ class Dynamix(Callback):
         if self.run is not None and not trainer.sanity_checking:
             found = trainer.callback_metrics
             accuracy = found.get("val_accuracy", found.get("val_acc", -1))
-            self.run.evaluated(test_loss=float(found.get("val_loss", -1)), accuracy=float(accuracy))
+            self.run.evaluated(test_loss=float(found.get("val_loss", math.nan)), accuracy=float(accuracy))
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self._close(trainer, told(exception), succeeded=False)

@@ -289,7 +289,7 @@ class Joins:
     def report_evaluation(self, metrics: Mapping[str, Any]) -> None:
         """`eval_loss` and `eval_accuracy`, if there are any, of an evaluation while the run trains."""
         if self.dynamix_run is not None and self._batches is not None and self._batches.loader is not None:
-            self.dynamix_run.evaluated(test_loss=float(metrics.get("eval_loss", -1)), accuracy=float(metrics.get("eval_accuracy", -1)))
+            self.dynamix_run.evaluated(test_loss=float(metrics.get("eval_loss", math.nan)), accuracy=float(metrics.get("eval_accuracy", -1)))
 
     def save_dynamix(self) -> None:
         """Beside the rest of the newest checkpoint."""

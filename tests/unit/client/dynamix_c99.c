@@ -2,6 +2,8 @@
 
 #include "client/dynamix.h"
 
+#include <math.h>
+
 uint32_t dynamix_c99_trains(uint32_t steps);
 
 /* Trains alone for so many steps; returns how many it could. */
@@ -18,7 +20,7 @@ uint32_t dynamix_c99_trains(uint32_t steps) {
     dynamix_deal deal = {.size = sizeof deal};
     while (done < steps && dynamix_deal_next(run, &deal) == DYNAMIX_OK && dynamix_deliver(run, &deal) == DYNAMIX_OK) {
       dynamix_step_rate rate = {.size = sizeof rate};
-      dynamix_step step = {.size = sizeof step, .loss = -1, .correct = -1};
+      dynamix_step step = {.size = sizeof step, .loss = NAN, .correct = -1};
       if (dynamix_due(run) & DYNAMIX_GATHER && (dynamix_write_row(run, 0, numbers) || dynamix_read_rows(run, numbers)))
         break;
       if (dynamix_rate(run, 0, &rate) || dynamix_complete(run, &step))

@@ -115,7 +115,7 @@ public:
       // Of every third step nobody knows the time.
       step.iteration_seconds = steps_ % 3 == 2 ? std::nan("") : 0.25;
       step.compute_seconds = steps_ % 3 == 2 ? -1 : 0.125;
-      step.loss = 2;
+      step.loss = loss;
       step.correct = 0.5;
       step.gradient_norm = 1;
       step.learning_rate = 0.5;
@@ -132,6 +132,8 @@ public:
         ASSERT_TRUE(step());
       }
   }
+
+  double loss = 2; ///< of each step to come
 
   dynamix_status status(std::size_t i = 0) {
     auto status = sized<dynamix_status>();
@@ -286,6 +288,21 @@ TEST_F(AgentTraining, ReportsWindowsAndPutsDecisionsInForceOnAllMembersAtOnce) {
   std::array<std::uint32_t, 2> batches{};
   EXPECT_GOOD(training_->run(1), dynamix_batches(training_->run(1), batches.data(), 2));
   EXPECT_EQ(batches, (std::array<std::uint32_t, 2>{24, 8}));
+}
+
+TEST_F(AgentTraining, ReportsLossesOfAnySignAndThatNoneIsKnown) {
+  for (const double loss : {-2.0, std::nan("")}) {
+    training_->loss = loss;
+    training_->train(10);
+    const auto report = agents_[0]->read_a<messages::window_report>();
+    ASSERT_TRUE(report);
+    EXPECT_EQ(report->training.loss, std::isnan(loss) ? 0 : loss);
+    EXPECT_GOOD(training_->run(0), dynamix_evaluated(training_->run(0), -0.5, loss, -1));
+    const auto evaluated = agents_[0]->read_a<messages::evaluation_report>();
+    ASSERT_TRUE(evaluated);
+    EXPECT_EQ(evaluated->train_loss, -0.5);
+    EXPECT_EQ(evaluated->test_loss, report->training.loss);
+  }
 }
 
 TEST_F(AgentTraining, ReportsWhatWasInForceInAWindowWhereADecisionHoldsFromItsEndOn) {

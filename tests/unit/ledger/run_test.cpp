@@ -103,7 +103,7 @@ TEST(Run, KnowsNoAccuracyAndNoLossBeforeSomebodyReportsThem) {
   };
   add(1, 0, 0);
   EXPECT_TRUE(std::isnan(run.course().newest(signal::accuracy)));
-  EXPECT_TRUE(std::isnan(run.course().loss_of(run.workers()[0].report)));
+  EXPECT_TRUE(std::isnan(run.course().newest(signal::loss)));
   add(2, 0, 0.5);
   EXPECT_TRUE(std::isnan(run.course().accuracy_of(run.workers()[0].report)));
   EXPECT_FLOAT_EQ(run.course().newest(signal::loss), 0.5F);
@@ -111,6 +111,22 @@ TEST(Run, KnowsNoAccuracyAndNoLossBeforeSomebodyReportsThem) {
   add(4, 0, 0);
   EXPECT_FLOAT_EQ(run.course().newest(signal::accuracy), 0);
   EXPECT_EQ(run.course().accuracy_of(run.workers()[0].report), 0);
+}
+
+TEST(Run, TakesTheMeanOfTheLossesThatAreKnownOfAnySign) {
+  auto run = begun(0);
+  auto row = window_row(1);
+  auto& workers = std::get<ledger::window>(row.entry).workers;
+  ASSERT_EQ(workers.size(), 2U);
+  workers[0].report.training.loss = -4;
+  workers[1].report.training.loss = -2;
+  run.add(row);
+  EXPECT_FLOAT_EQ(run.course().newest(signal::loss), -3);
+  row = window_row(2);
+  std::get<ledger::window>(row.entry).workers[0].report.training.loss = -4;
+  std::get<ledger::window>(row.entry).workers[1].report.training.loss = 0; // who reports none
+  run.add(row);
+  EXPECT_FLOAT_EQ(run.course().newest(signal::loss), -4);
 }
 
 TEST(Run, AStaleReportCountsOnce) {

@@ -30,7 +30,7 @@ TEST(RunPage, HoldsTheStateTheSummaryItsTablesAndTheClusterFile) {
   SKIP_WITHOUT_PAGE();
   auto written = sample_records();
   written.evaluations = {
-      {.step = 30, .epoch = 1, .samples = 3000, .elapsed_seconds = 6, .test_loss = 0.5, .test_accuracy = 0.8}};
+      {.step = 30, .epoch = 1, .samples = 3000, .elapsed_seconds = 6, .test_loss = -0.5, .test_accuracy = 0.8}};
   written.rows.push_back({4.5, ledger::event{ledger::event_kind::lost, "ben", "it has been <silent>"}});
   const run_records records = written;
   auto summary = summarise(records);
@@ -42,7 +42,11 @@ TEST(RunPage, HoldsTheStateTheSummaryItsTablesAndTheClusterFile) {
   EXPECT_EQ(page["summary"], json::parse(to_json(summary)));
   EXPECT_EQ(page["summary"]["warnings"], json({"something <odd>"}));
   EXPECT_EQ(table_of(page, "Result")[1], json({"cluster", "pair, policy ppo (train), seed 3"}));
+  EXPECT_EQ(table_of(page, "Evaluations")[1][5], "-") << "nobody reported a training loss";
+  EXPECT_EQ(table_of(page, "Evaluations")[1][6], "-0.5000");
   EXPECT_EQ(table_of(page, "Evaluations")[1][7], "80.00 %");
+  EXPECT_EQ(page["state"]["evaluations"][0]["test_loss"], -0.5);
+  EXPECT_EQ(page["state"]["evaluations"][0]["train_loss"], nullptr);
   EXPECT_EQ(table_of(page, "Versions").back(), json({"this page", "dynamix-node 9.9 (abc)"}));
   EXPECT_NE(page["cluster_file"].get<std::string>().find("name = \"pair\""), std::string::npos);
 }

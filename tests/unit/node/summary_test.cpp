@@ -325,9 +325,11 @@ TEST(EpochsTable, HasALineForEachEvaluation) {
                                  .test_loss = 0.25,
                                  .test_accuracy = 0.875,
                                  .global_batch = 128,
-                                 .learning_rate = 0.05}}),
+                                 .learning_rate = 0.05},
+                                {.test_loss = -2}}),
             "epoch,step,samples,seconds,train_loss,test_loss,test_accuracy,global_batch,learning_rate\n"
-            "1,30,10000,2.5,0.5,0.25,0.875,128,0.05\n");
+            "1,30,10000,2.5,0.5,0.25,0.875,128,0.05\n"
+            "0,0,0,0,nan,-2,0,0,0\n");
 }
 
 TEST(Report, ShowsResultEvaluationsWorkersAndBatchSizes) {

@@ -1,7 +1,10 @@
 #include "client/window_sums.hpp"
+#include "messages/loss.hpp"
 #include "tiny_training.hpp"
 
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 namespace dynamix::trainer {
 namespace {
@@ -42,6 +45,16 @@ TEST(WindowSums, AreMeansOverWhatIsKnown) {
   const auto nothing = window_sums{.steps = 10, .samples = 640}.statistics({}, {});
   EXPECT_EQ(nothing.loss, 0);
   EXPECT_EQ(nothing.gradient_norm, 0);
+}
+
+TEST(WindowSums, TellALossOfAnySignAndOneOfZeroFromNone) {
+  const auto sent = [](double loss) { return window_sums{.loss = loss, .loss_samples = 1}.statistics({}, {}).loss; };
+  EXPECT_EQ(sent(-3), -3);
+  EXPECT_EQ(messages::received_loss(sent(-3)), -3);
+  EXPECT_NEAR(messages::received_loss(sent(0)), 0, 1e-300);
+  EXPECT_TRUE(std::isnan(messages::received_loss(window_sums{}.statistics({}, {}).loss)));
+  for (const double diverged : {-1e31, 1e31, double{INFINITY}, -double{INFINITY}, double{NAN}})
+    EXPECT_EQ(sent(diverged), 1e30) << diverged;
 }
 
 TEST(TrainingLoop, ReportsEachWindowWithWhatHeldInIt) {
