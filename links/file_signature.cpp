@@ -77,7 +77,7 @@ storage::file_writer signing_writer(std::string directory, std::string host) {
   return [directory = std::move(directory),
           host = std::move(host)](const std::string& path, std::span<const std::uint8_t> bytes) -> std::string {
     const auto beside = path + storage::signature_suffix;
-    const auto before = beside + ".before";
+    const auto before = path + storage::former_signature_suffix;
     const auto file_before = number_of(path);
     const bool was_signed = ::rename(beside.c_str(), before.c_str()) == 0;
     if (auto problem = storage::write_private_file(path, bytes); !problem.empty()) {

@@ -1,6 +1,7 @@
 #include "storage/atomic_file.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
@@ -13,6 +14,8 @@
 
 namespace dynamix::storage {
 namespace {
+
+constexpr std::string_view random_suffix = ".XXXXXX"; ///< as mkostemp wants it
 
 class descriptor {
 public:
@@ -58,7 +61,7 @@ bool sync_directory_of(const std::string& path) {
 }
 
 std::string write_with_mode(const std::string& path, std::span<const std::uint8_t> bytes, ::mode_t mode) {
-  std::string temporary = path + ".XXXXXX";
+  std::string temporary = path + std::string(random_suffix);
   descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!file)
     return failure("write", path);
@@ -73,6 +76,14 @@ std::string write_with_mode(const std::string& path, std::span<const std::uint8_
 }
 
 } // namespace
+
+std::string_view name_of_unfinished(std::string_view name) {
+  const auto is_random = [](char each) { return std::isalnum(static_cast<unsigned char>(each)) != 0; };
+  const auto end = name.size() - std::min(name.size(), random_suffix.size());
+  return end > 0 && name[end] == random_suffix[0] && std::ranges::all_of(name.substr(end + 1), is_random)
+             ? name.substr(0, end)
+             : std::string_view();
+}
 
 std::string write_file_atomically(const std::string& path, std::span<const std::uint8_t> bytes) {
   return write_with_mode(path, bytes, 0644);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace dynamix::storage {
 
@@ -21,10 +22,15 @@ std::string write_private_file(const std::string& path, std::span<const std::uin
 /// leads to is written, and all else is written atomically.
 std::string write_output(const std::string& path, const std::string& text);
 
+/// The file's name where `name` is that of the temporary one, which a writer that was killed has left; else empty.
+std::string_view name_of_unfinished(std::string_view name);
+
 /// How a file is to be written that may be signed: as the functions above.
 using file_writer = std::function<std::string(const std::string& path, std::span<const std::uint8_t> bytes)>;
 /// A signed file's signature lies beside it, under its name and this.
 inline constexpr const char* signature_suffix = ".sig";
+/// Where it lies while its file is written anew.
+inline constexpr const char* former_signature_suffix = ".sig.before";
 
 /// Reads a whole file of at most `limit_bytes`. Returns an empty string, or what went wrong.
 std::string read_file(const std::string& path, std::size_t limit_bytes, std::string& contents);

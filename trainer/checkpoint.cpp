@@ -193,6 +193,10 @@ std::string take_tensors(storage::tensor_file& file, checkpoint& state) {
   return state.batches.empty() ? "it has no batch sizes" : check_members(state);
 }
 
+std::string without(const std::string& name, std::string_view suffix) {
+  return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : name;
+}
+
 /// The step in a checkpoint's file name: checkpoint-<step>.safetensors, or with -<more> behind the step.
 bool step_of(const std::string& name, std::uint64_t& step) {
   if (!name.starts_with(file_prefix) || !name.ends_with(file_suffix))
@@ -281,18 +285,14 @@ std::vector<std::string> checkpoints_up_to(const std::string& directory, std::ui
 }
 
 std::vector<unfinished_checkpoint> unfinished_checkpoints(const std::string& directory) {
-  // Behind a dot, six characters: what storage::write_private_file makes, or a signature that is "before".
-  constexpr std::size_t random_part = 7;
   std::vector<unfinished_checkpoint> found;
   std::error_code error;
   for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error)) {
-    auto name = entry->path().filename().string();
-    if (name.size() <= random_part || name[name.size() - random_part] != '.')
-      continue;
-    name.resize(name.size() - random_part);
-    if (name.ends_with(storage::signature_suffix))
-      name.resize(name.size() - std::string_view(storage::signature_suffix).size());
+    const auto own = entry->path().filename().string();
+    auto name = without(own, storage::former_signature_suffix);
+    if (name == own)
+      name = without(std::string(storage::name_of_unfinished(own)), storage::signature_suffix);
     if (unfinished_checkpoint torn{.path = entry->path().string(), .of = directory + "/" + name};
         step_of(name, torn.step))
       found.push_back(std::move(torn));

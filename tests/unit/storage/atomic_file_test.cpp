@@ -20,6 +20,12 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
+TEST(UnfinishedFile, IsToldByItsName) {
+  EXPECT_EQ(name_of_unfinished("a.json.aB3xYz"), "a.json");
+  for (const auto* other : {"a.json", "a.aB3xY", "a.aB3xYz0", "a.may-25", ".aB3xYz", ""})
+    EXPECT_EQ(name_of_unfinished(other), "") << other;
+}
+
 class AtomicFile : public testing::Test {
 protected:
   std::string path(const std::string& name) const { return directory_.file(name); }

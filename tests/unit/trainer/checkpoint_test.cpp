@@ -253,8 +253,10 @@ TEST(CheckpointFiles, RemoveWhatWasLeftByWhoeverWasKilledWhileItWrote) {
   const auto of = [&](std::uint64_t step, const std::string& host = "") {
     return std::filesystem::path(checkpoint_path(folder.path(), step, host)).filename().string();
   };
-  const auto torn = {folder.write(of(10) + ".aB3xYz", "half"), folder.write(of(20) + ".sig.aB3xYz", "half")};
-  const auto others = {folder.write(of(10, "ada") + ".aB3xYz", "a host's own"),
+  const auto torn = {folder.write(of(10) + ".aB3xYz", "half"), folder.write(of(20) + ".sig.aB3xYz", "half"),
+                     folder.write(of(10) + ".sig.before", "of one that is gone")};
+  const auto others = {folder.write(of(10) + ".may-25", "a user's own"),
+                       folder.write(of(10, "ada") + ".aB3xYz", "a host's own"),
                        folder.write(of(30) + ".aB3xYz", "of a run that was resumed earlier"),
                        folder.write("notes.aB3xYz", "not of ours")};
   auto state = sample();
