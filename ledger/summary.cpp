@@ -102,7 +102,8 @@ void judge_end(const run_records& records, const std::set<std::string>& given_up
            given_up.contains(cluster::host_of(worker->name));
   });
   summary.succeeded = failed == nullptr && all_said && (finished || all_left);
-  if (records.farewells.empty())
+  summary.goes_on = records.farewells.empty();
+  if (summary.goes_on)
     summary.reason = no_farewell;
   else if (all_left)
     summary.reason = "all workers have left";

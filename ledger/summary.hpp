@@ -45,6 +45,7 @@ struct run_summary {
   std::uint64_t seed = 0;
   bool told = false; ///< by a worker's farewell; else figures are as of the last window, and nobody knows what became
                      ///< of decisions
+  bool goes_on = false; ///< or was cut short: nobody has told its end, which is no failure yet
   bool succeeded = false;
   bool completed = false; ///< training came to its end; one that was stopped in order has succeeded, too
   std::string reason;

@@ -91,10 +91,9 @@ std::string decisions_text(const run_summary& summary) {
 /// What came of it, a line each; without a header.
 cells result_rows(const run_summary& summary) {
   const auto& decisions = summary.decisions;
-  const bool goes_on = summary.reason == ledger::no_farewell;
   cells rows = {{"cluster", summary.cluster + ", policy " + summary.policy + " (" + summary.mode + "), seed " +
                                 std::to_string(summary.seed)},
-                {"ended", (summary.succeeded || goes_on ? "" : "FAILED: ") + printable(summary.reason)},
+                {"ended", (summary.succeeded || summary.goes_on ? "" : "FAILED: ") + printable(summary.reason)},
                 {"test accuracy", summary.final_accuracy > 0 ? percent(summary.final_accuracy) : "not evaluated"},
                 {"training time", duration(summary.wall_seconds) + " for " + grouped(summary.samples) + " samples in " +
                                       grouped(summary.steps) +

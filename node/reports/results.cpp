@@ -17,7 +17,7 @@ std::string write_results(const run_directory& run, run_observations observed, c
     return problem;
   summary = summarise(records, std::move(observed));
   if (!failure.empty()) {
-    summary.succeeded = false;
+    summary.succeeded = summary.goes_on = false;
     summary.reason = printable(failure, messages::max_text_length);
   }
   for (const auto& [path, text] :

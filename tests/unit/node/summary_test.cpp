@@ -254,6 +254,13 @@ TEST(Summary, TakesTheReasonOfAFailedWorker) {
   EXPECT_THAT(result_block(summary), HasSubstr("FAILED: lost contact with a worker"));
 }
 
+TEST(Summary, KnowsAFailureWhateverItsReasonSays) {
+  auto records = sample_records();
+  records.farewells[1].succeeded = false;
+  records.farewells[1].reason = ledger::no_farewell;
+  EXPECT_THAT(result_block(summarise(records)), HasSubstr("FAILED: it goes on"));
+}
+
 TEST(Summary, SaysThatThereIsNothingBeforeTheFirstWindow) {
   const auto summary = summarise(run_records(pair_file()));
   EXPECT_FALSE(summary.succeeded);
