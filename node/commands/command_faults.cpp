@@ -251,7 +251,7 @@ int run_faults(const faults_arguments& arguments, command_context& context) {
   cluster::make_paths_absolute(*file);
   if (!check(*plan, *file, context.err))
     return exit_refused;
-  const run_directory run(arguments.out.empty() ? default_run_path("faults-" + plan->name) : arguments.out);
+  const run_directory run(arguments.out.empty() ? make_default_run("faults-" + plan->name) : arguments.out);
   if (!run.empty())
     return refuse(context.err, run.path() + " exists and is not empty; choose another --out");
   broken_run setting{.plan = *plan, .unharmed = *file, .file = *file, .run = run};

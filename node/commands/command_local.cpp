@@ -96,7 +96,7 @@ int run_local(const local_arguments& arguments, command_context& context) {
     refuse_at(context.err, error);
   if (!errors.empty())
     return exit_refused;
-  const run_directory run(resume ? arguments.resume : arguments.out.empty() ? default_run_path(*file) : arguments.out);
+  const run_directory run(resume ? arguments.resume : arguments.out.empty() ? make_default_run(*file) : arguments.out);
   if (const int code = prepare(arguments, run, *file, context.err); code != exit_done)
     return code;
 

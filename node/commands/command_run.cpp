@@ -393,7 +393,7 @@ int run(const run_arguments& arguments, command_context& context) {
     return refuse_at(context.err, *refused);
 
   const bool resume = !arguments.resume.empty();
-  const run_directory run(resume ? arguments.resume : arguments.out.empty() ? default_run_path(*file) : arguments.out);
+  const run_directory run(resume ? arguments.resume : arguments.out.empty() ? make_default_run(*file) : arguments.out);
   if (const auto reason = resume ? "" : find_leftovers(run, *file, *host); !reason.empty())
     return refuse(context.err, reason);
   options.run_directory = run.path();

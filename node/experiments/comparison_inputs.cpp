@@ -157,7 +157,7 @@ int read_inputs(const compare_arguments& arguments, comparison_inputs& inputs, s
     return code;
   const auto name =
       inputs.files.size() == 1 ? inputs.files.front().name : fmt::format("{}-clusters", inputs.files.size());
-  inputs.out = arguments.out.empty() ? default_run_path("compare-" + name) : arguments.out;
+  inputs.out = arguments.out.empty() ? make_default_run("compare-" + name) : arguments.out;
   return exit_done;
 }
 

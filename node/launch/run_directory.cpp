@@ -56,17 +56,27 @@ std::string read_cluster_of(const run_directory& run, cluster::cluster_file& fil
   return "";
 }
 
-std::string default_run_path(const cluster::cluster_file& file) {
-  return default_run_path(file.name + "-" + std::string(cluster::to_string(file.arbitrator.policy)));
+std::string make_default_run(const cluster::cluster_file& file) {
+  return make_default_run(file.name + "-" + std::string(cluster::to_string(file.arbitrator.policy)));
 }
 
-std::string default_run_path(const std::string& name) {
+std::string make_default_run(const std::string& name) {
+  constexpr int begun_in_a_second_max = 1000;
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
   gmtime_r(&now, &utc);
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &utc);
-  return "runs/" + name + "-" + text.data();
+  std::error_code error; // that of who makes what is in it will say more
+  std::filesystem::create_directories("runs", error);
+  const auto path = "runs/" + name + "-" + text.data();
+  auto own = path;
+  for (int others = 1; others < begun_in_a_second_max; ++others) {
+    if (std::filesystem::create_directory(own, error) || error)
+      break;
+    own = path + "-" + std::to_string(others + 1);
+  }
+  return own;
 }
 
 std::string write_cluster_copy(const run_directory& run, const cluster::cluster_file& file) {

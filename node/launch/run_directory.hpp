@@ -63,10 +63,11 @@ std::string why_no_run(const run_directory& run);
 /// The same, and the run's cluster file.
 std::string read_cluster_of(const run_directory& run, cluster::cluster_file& file);
 
-/// runs/<cluster>-<policy>-<UTC yyyymmdd-hhmmss>
-std::string default_run_path(const cluster::cluster_file& file);
+/// Makes runs/<cluster>-<policy>-<UTC yyyymmdd-hhmmss>, and returns that path. Where another run was begun in the same
+/// second, "-2" follows, and so on. A directory that cannot be made is left to `create`, which says why.
+std::string make_default_run(const cluster::cluster_file& file);
 /// runs/<name>-<UTC yyyymmdd-hhmmss>
-std::string default_run_path(const std::string& name);
+std::string make_default_run(const std::string& name);
 
 /// Writes the resolved file as the run's cluster.toml. Returns an empty string, or what went wrong.
 std::string write_cluster_copy(const run_directory& run, const cluster::cluster_file& file);

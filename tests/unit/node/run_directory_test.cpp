@@ -10,6 +10,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <set>
+
 namespace dynamix::node {
 namespace {
 
@@ -18,8 +21,21 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-TEST(RunDirectory, HasADefaultNameOfClusterPolicyAndTime) {
-  EXPECT_THAT(default_run_path(pair_file()), MatchesRegex("runs/pair-ppo-[0-9]{8}-[0-9]{6}"));
+TEST(RunDirectory, HasADefaultNameOfClusterPolicyAndTimeThatNoOtherRunHas) {
+  const temporary_directory directory;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(directory.path());
+  std::set<std::string> made;
+  for (int run = 0; run < 5; ++run) // more than begin in seconds of their own
+    made.insert(make_default_run(pair_file()));
+  EXPECT_EQ(made.size(), 5U);
+  EXPECT_THAT(made, ::testing::Each(MatchesRegex("runs/pair-ppo-[0-9]{8}-[0-9]{6}(-[2-5])?")));
+  for (const auto& path : made)
+    EXPECT_TRUE(std::filesystem::is_empty(path)) << path;
+  std::filesystem::remove_all("runs");
+  ASSERT_EQ(storage::write_file_atomically("runs", std::string("no directory")), "");
+  EXPECT_THAT(run_directory(make_default_run("x")).create(), HasSubstr("cannot make runs/x-"));
+  std::filesystem::current_path(before);
 }
 
 TEST(RunDirectory, IsMadeWithWhatHostsWriteInto) {
