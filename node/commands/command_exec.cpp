@@ -224,10 +224,12 @@ std::string why_untrained(int status, const std::vector<std::string>& unjoined, 
                           const run_directory& run) {
   if (status != 0)
     return fmt::format(
-        "no training process has trained a window, and the command ended with {}: its own message stands "
-        "above. If it is \"No module named 'dynamix'\", the Python that runs the script is not the one that "
-        "dynamix is installed in: start it by that one, PYTHON -m torch.distributed.run in place of torchrun\n",
-        status);
+        "no training process has trained a window, and the command ended with {}: its own message stands above{}\n",
+        status,
+        unjoined.size() < file.workers().size() // a Python that has joined has the module
+            ? ""
+            : ". If it is \"No module named 'dynamix'\", the Python that runs the script is not the one that dynamix "
+              "is installed in: start it by that one, PYTHON -m torch.distributed.run in place of torchrun");
   return fmt::format("no training process has trained a window: the command ended well, and {}. The agents' logs: "
                      "{}/logs\n",
                      tell_unjoined(unjoined, file), run.path());
