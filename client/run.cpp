@@ -183,10 +183,11 @@ std::string run::settle_bounds(const dynamix_workload& workload) {
     batch.lowest = std::min(link_ ? welcome_.lowest_batch : 1, batch.initial);
   if (batch.highest == 0)
     batch.highest = std::max(link_ ? welcome_.highest_batch : messages::max_batch, batch.initial);
-  if (batch.initial < 1 || batch.initial < batch.lowest || batch.initial > batch.highest ||
-      batch.highest > messages::max_batch)
-    return fmt::format("the batch size {} is not within {} to {}, which may be 1 to {}", batch.initial, batch.lowest,
-                       batch.highest, messages::max_batch);
+  if (batch.highest > messages::max_batch)
+    return fmt::format("a batch size of up to {} is above the most, {}", batch.highest, messages::max_batch);
+  if (batch.initial < std::max(1U, batch.lowest) || batch.initial > batch.highest)
+    return fmt::format("the batch size {} is not within {} to {}", batch.initial, std::max(1U, batch.lowest),
+                       batch.highest);
   if (link_ && (batch.initial < welcome_.lowest_batch || batch.initial > welcome_.highest_batch))
     notice(fmt::format("the batch size {} is outside of the cluster file's, {} to {}", batch.initial,
                        welcome_.lowest_batch, welcome_.highest_batch));

@@ -456,6 +456,19 @@ TEST_F(AgentTraining, RefusesCallsFromAForkedProcess) {
   EXPECT_EQ(training_->status(0).connected, 1U);
 }
 
+TEST(Library, RefusesABatchSizeWithASentenceThatIsTrue) {
+  const auto problem_of = [](std::uint32_t batch, std::uint32_t highest) {
+    const auto alone = open_run("").run;
+    auto made = workload(batch);
+    made.highest_batch = highest;
+    std::array<std::int64_t, DYNAMIX_INTRODUCTION_COLUMNS> row{};
+    EXPECT_NE(dynamix_introduce(alone.get(), &made, row.data()), DYNAMIX_OK);
+    return std::string(dynamix_error(alone.get()));
+  };
+  EXPECT_THAT(problem_of(4'194'304, 0), HasSubstr("a batch size of up to 4194304 is above the most, 1048576"));
+  EXPECT_THAT(problem_of(8, 4), HasSubstr("the batch size 8 is not within 1 to 4"));
+}
+
 TEST(Library, TrainsAProgramInC) {
   EXPECT_EQ(dynamix_c99_trains(100), 100U);
 }
