@@ -322,6 +322,10 @@ int dynamix_restore_within(dynamix_run* run, const uint64_t* words, size_t count
   return call(run, true, [&] { return run->body.restore({words, count}, {highest, members}); });
 }
 
+int dynamix_catch_up(dynamix_run* run, const uint64_t* words, size_t count) {
+  return call(run, true, [&] { return run->body.catch_up({words, count}); });
+}
+
 int dynamix_regroup(dynamix_run* run, const uint32_t* present, size_t members) {
   return call(run, true, [&] { return run->body.regroup({present, members}); });
 }

@@ -248,7 +248,8 @@ DYNAMIX_API int dynamix_batches(const dynamix_run* run, uint32_t* batches, size_
  * ahead. ---- */
 DYNAMIX_API size_t dynamix_state_words(const dynamix_run* run);
 DYNAMIX_API int dynamix_save(const dynamix_run* run, uint64_t* words, size_t count);
-/* Behind begin and before start_epoch. For other members than those that saved it, the global batch is shared anew. */
+/* Behind begin and before start_epoch, which goes on with the epoch that the state stands in. For other members than those
+ * that saved it, the global batch is shared anew. */
 DYNAMIX_API int dynamix_restore(dynamix_run* run, const uint64_t* words, size_t count);
 /* The same where members have called dynamix_limit_batch before: `highest` holds each member's limit, the same on all
  * members, or 0 for none. No batch size is above it from the first step on. */
@@ -258,8 +259,10 @@ DYNAMIX_API int dynamix_restore_within(dynamix_run* run, const uint64_t* words, 
 /* The group has lost members, or they have come back: `present` is 0 for those that are absent and 1 for the others.
  * Training goes on behind the last completed step; what was dealt and not completed is dealt again. Absent members have
  * batches of 0, and their rows are not read. To be called by all that are present, behind the same step; one that is
- * behind the others restores their state (dynamix_save) between two calls, one that comes back behind begin. */
+ * behind the others takes their state (dynamix_save) between two calls, one that comes back behind begin: catch_up goes on in
+ * the epoch that stands open. */
 DYNAMIX_API int dynamix_regroup(dynamix_run* run, const uint32_t* present, size_t members);
+DYNAMIX_API int dynamix_catch_up(dynamix_run* run, const uint64_t* words, size_t count);
 
 /* Tells the agent that training is over. Waits up to a second for its answer. */
 DYNAMIX_API int dynamix_finish(dynamix_run* run, uint32_t succeeded, const char* reason);

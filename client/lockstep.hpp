@@ -236,13 +236,18 @@ public:
 
   /// The same on all members.
   std::vector<std::uint64_t> save() const;
-  /// Of a state of `save`, also with another number of members: then the batch sizes are shared anew. None is above
-  /// what its member has introduced itself with, nor above `highest`, where that says something (0: nothing), the same
-  /// on all; nor, with as many members, above its limit in the state. Returns an empty string, or what is wrong; then
-  /// nothing has changed.
+  /// Of a checkpoint, which is a state of `save`: whatever epoch is under way is given up, and `start_epoch` goes on
+  /// with the one that the state stands in. Where that is of another number of members, or others are present now, the
+  /// batch sizes are shared anew. None is above what its member has introduced itself with, nor above `highest`, where
+  /// that says something (0: nothing), the same on all; nor, with as many members, above its limit in the state.
+  /// Returns an empty string, or what is wrong; then nothing has changed.
   std::string restore(std::span<const std::uint64_t> words, std::span<const std::uint32_t> highest = {});
+  /// The same of the state that the others have, behind which this member was left; before a `regroup`, with which it
+  /// goes on in the epoch that stands open.
+  std::string catch_up(std::span<const std::uint64_t> words) { return take(words, {}); }
 
 private:
+  std::string take(std::span<const std::uint64_t> words, std::span<const std::uint32_t> highest);
   template <class Predicate>
   bool any_step(Predicate predicate) const {
     for (std::size_t i = 0; i < std::max<std::size_t>(delivered_, 1); ++i)

@@ -244,6 +244,19 @@ std::vector<std::uint64_t> lockstep::save() const {
 }
 
 std::string lockstep::restore(std::span<const std::uint64_t> words, std::span<const std::uint32_t> highest) {
+  if (auto problem = take(words, highest); !problem.empty())
+    return problem;
+  started_epoch_.reset(); // one of this number may have been under way, and does not go on
+  const auto& batches = plan_.newest().batches;
+  bool same = true; // are present
+  for (std::size_t member = 0; member < batches.size(); ++member)
+    same &= (batches[member] > 0) == present_[member];
+  if (!same)
+    regroup(present_);
+  return {};
+}
+
+std::string lockstep::take(std::span<const std::uint64_t> words, std::span<const std::uint32_t> highest) {
   state_words state;
   if (auto problem = read_state(words, state); !problem.empty())
     return problem;

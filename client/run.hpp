@@ -50,6 +50,7 @@ public:
   std::string status(dynamix_status& status) const;
   std::string batches(std::span<std::uint32_t> batches) const;
   std::string restore(std::span<const std::uint64_t> words, std::span<const std::uint32_t> highest = {});
+  std::string catch_up(std::span<const std::uint64_t> words);
   std::string regroup(std::span<const std::uint32_t> present);
   std::string finish(bool succeeded, const std::string& reason);
 
@@ -82,6 +83,7 @@ private:
   messages::rate_rule rule_of(std::uint32_t rule) const;
   messages::balancing balancing_of(std::uint32_t wanted) const;
   std::string settle_bounds(const dynamix_workload& workload);
+  void begin_behind_state();
   std::string take_shards(const dynamix_workload& workload);
 
   const std::uint32_t position_;

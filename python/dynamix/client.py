@@ -195,6 +195,10 @@ class Client:
         self._check(self._library.dynamix_restore_within(self.handle, address, len(words) // 8, ctypes.addressof(highest),
                                                          len(limits)))
 
+    def catch_up(self, words: bytearray) -> None:
+        """Takes the others' state, before `regroup`."""
+        self._check(self._library.dynamix_catch_up(self.handle, ctypes.addressof(ctypes.c_char.from_buffer(words)), len(words) // 8))
+
     def regroup(self, present: Sequence[bool]) -> None:
         """Goes on behind the last completed step with the members that are present."""
         flags = (ctypes.c_uint32 * len(present))(*map(int, present))

@@ -50,6 +50,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "state_words": (c_size_t, [c_void_p]),
     "save": (c_int, [c_void_p, c_void_p, c_size_t]),
     "restore_within": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p, c_size_t]),
+    "catch_up": (c_int, [c_void_p, c_void_p, c_size_t]),
     "regroup": (c_int, [c_void_p, c_void_p, c_size_t]),
     "finish": (c_int, [c_void_p, c_uint32, c_char_p]),
 }

@@ -448,12 +448,9 @@ class Run(Stepping):
         if self.came_in:
             raise RuntimeError("this member has come into a training that is under way and has its state; load a checkpoint, "
                                "the model's included, only after run.loader() and `if not run.came_in`")
-        client = self._ready().client
-        self.restore(state, [limit or 0 for limit in self._peers.gather_objects(client.limit)])
+        self.restore(state, [limit or 0 for limit in self._peers.gather_objects(self._ready().client.limit)])
         if self._loader is not None:
             self._loader.end_iterators()
-        if 0 in client.batches(self._peers.size):  # of those that were absent when the state was saved
-            self.regroup([True] * self._peers.size)
 
     def regroup(self, present: Sequence[bool]) -> None:
         """Goes on behind the last completed step with the members that are present."""
@@ -476,7 +473,10 @@ class Run(Stepping):
             self._costs.restore(state.get("cost"))
         elif "cost" in state:
             raise ValueError("this state is of samples that were dealt by cost: give the same budget=... and cost=...")
-        step.client.restore(bytearray(words), limits or ())
+        if limits is None:
+            step.client.catch_up(bytearray(words))
+        else:
+            step.client.restore(bytearray(words), limits)
         step.progress = step.client.status().progress
         for schedule, steps in zip(self._schedules, state["schedules"]):
             schedule.steps = int(steps)

@@ -104,7 +104,7 @@ public:
         auto options = steps_[member]->options(); // as others have them, since its own limit is gone with it
         options.members[member] = steps_[member == 0 ? 1 : 0]->options().members[member];
         steps_[member] = std::make_unique<lockstep>(std::move(options));
-        EXPECT_EQ(steps_[member]->restore(state), "");
+        EXPECT_EQ(steps_[member]->catch_up(state), "");
         steps_[member]->regroup(present);
         if (in_epoch)
           steps_[member]->start_epoch();

@@ -88,7 +88,7 @@ TEST_F(Regroup, KeepsWhatTheOthersCanHold) {
   // It comes back as a new process, with the state of another one.
   const auto state = all_[0]->save();
   make(1);
-  ASSERT_EQ(all_[1]->restore(state), "");
+  ASSERT_EQ(all_[1]->catch_up(state), "");
   regroup({true, true, true});
   all_[1]->start_epoch();
   expect_batches({85, 64, 43});
@@ -110,6 +110,57 @@ TEST_F(Regroup, ForgetsWhatNotAllHaveReadBeforeAMemberDied) {
   regroup({true, true, false});
   expect_batches({16, 17, 0}); // of the 33 that all have agreed on
   step();
+}
+
+/// What is left of the open epoch is given up for what the state says, whatever epoch that is.
+TEST_F(Regroup, GoesOnWithTheRestOfASavedEpochAlsoWhereAnEpochOfThatNumberIsUnderWay) {
+  begin({.initial = 8, .lowest = 1, .highest = 64}, 240);
+  step();
+  regroup({true, true, false});
+  step();
+  const auto state = all_[0]->save(); // 48 samples of epoch 0, without the third member
+  make(2);
+  regroup({true, true, true});
+  for (std::uint32_t member = 0; member < 3; ++member) {
+    make(member);
+    all_[member]->start_epoch();
+  }
+  step();
+  for (auto& each : all_)
+    ASSERT_EQ(each->restore(state), "");
+  regroup({true, true, true});
+  expect_batches({8, 8, 8});
+  for (auto& each : all_)
+    each->start_epoch();
+  EXPECT_EQ(all_[0]->position().epoch, 0U);
+  EXPECT_EQ(all_[0]->position().cursor, 48U);
+  EXPECT_EQ(all_[0]->epoch_steps(), 8U);
+  step();
+  EXPECT_EQ(all_[2]->position().cursor, 72U);
+}
+
+TEST_F(Regroup, SharesASavedBatchAmongThoseWhoAreHere) {
+  begin({.initial = 8, .lowest = 1, .highest = 64}, 240);
+  step();
+  const auto state = all_[0]->save();
+  regroup({true, false, true});
+  for (const auto member : {0, 2})
+    ASSERT_EQ(all_[member]->restore(state), "");
+  expect_batches({12, 0, 12});
+}
+
+TEST_F(Regroup, CatchesUpInTheEpochThatStandsOpen) {
+  begin({.initial = 8, .lowest = 1, .highest = 64}, 240);
+  step();
+  regroup({true, true, false});
+  step();
+  regroup({true, true, true}); // the third was cut off, and is a step behind
+  ASSERT_EQ(all_[2]->catch_up(all_[0]->save()), "");
+  regroup({true, true, true});
+  EXPECT_EQ(all_[2]->position().cursor, 48U);
+  step(); // without another start_epoch
+  expect_batches({8, 8, 8});
+  EXPECT_EQ(all_[2]->position().cursor, 72U);
 }
 
 } // namespace
