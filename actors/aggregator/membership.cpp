@@ -1,6 +1,7 @@
 #include "actors/aggregator/membership.hpp"
 
 #include "actors/aggregator/completion.hpp"
+#include "actors/aggregator/disruption.hpp"
 #include "cluster/places.hpp"
 #include "messages/leave.hpp"
 #include "messages/validation.hpp"
@@ -159,9 +160,10 @@ messages::welcome membership::check(const messages::hello& hello, double now_sec
   return {.detail = "welcome", .leader = {}, .protocol = protocol};
 }
 
-/// A worker in mid-training meets a new arbitrator: its generation goes on.
+/// A worker in mid-training meets a new arbitrator: its generation goes on. Not where this one has formed its own,
+/// whose members one that says so would throw out: it is told that its generation is over, and loses nothing.
 void membership::adopt(const messages::hello& hello, double now_seconds) {
-  if (hello.generation <= state_.generation)
+  if (hello.generation <= state_.generation || (state_.generation > 0 && !state_.adopted))
     return;
   state_.generation = hello.generation;
   state_.placed = hello.members;
@@ -169,8 +171,8 @@ void membership::adopt(const messages::hello& hello, double now_seconds) {
   if (hello.generation > state_.floor)
     state_.finished_before.reset(); // training has gone on since
   state_.phase = generation_phase::running;
-  state_.phase_seconds = state_.progress_seconds = now_seconds;
-  state_.first_steps = state_.attempted_steps = hello.steps;
+  state_.phase_seconds = state_.formed_seconds = state_.progress_seconds = now_seconds;
+  state_.first_steps = state_.attempted_steps = state_.reached = hello.steps;
 }
 
 messages::welcome membership::admit(const messages::hello& hello, double now_seconds) {
@@ -276,8 +278,6 @@ bool membership::beat(const messages::heartbeat& sign, double now_seconds) {
     return false;
   const bool first = sign.steps > state_.first_steps && state_.attempted_steps <= state_.first_steps;
   one.steps = sign.steps;
-  // Not only where it leads: one that says too much must not make the steps of all others none.
-  state_.progress_seconds = now_seconds;
   state_.attempted_steps = std::max(state_.attempted_steps, sign.steps);
   return first;
 }
@@ -287,6 +287,8 @@ void membership::gone(std::uint32_t rank, member_state how, const std::string& d
   one.state = how;
   one.detail = detail;
   one.since_seconds = now_seconds;
+  if (how != member_state::departed)
+    note_going(now_seconds, timeouts_, one);
   // Its peers may have come out of the generation before, without a word of why.
   if (auto why = why_gone(one);
       state_.unexplained && !why.empty() && is_member(rank) && state_.phase == generation_phase::ending) {
@@ -328,6 +330,12 @@ std::vector<membership_change> membership::next(double now_seconds) {
     state_.progress_seconds = std::min(now_seconds, state_.progress_seconds + slept);
     state_.began_seconds = std::min(now_seconds, state_.began_seconds + slept);
   }
+  // One that says alone that it gets on, or too much, must hide neither that the others do not nor that they do.
+  if (const auto reached = reached_steps(state_); reached > state_.reached) {
+    state_.reached = reached;
+    state_.proven = std::max(state_.proven, reached);
+    state_.progress_seconds = now_seconds;
+  }
   std::vector<membership_change> changes;
   for (int round = 0; round < rounds_most; ++round) {
     auto change = decide(now_seconds, state_, timeouts_);
@@ -344,11 +352,16 @@ void membership::apply(const membership_change& change, double now_seconds) {
     gone(loss.rank, member_state::lost, loss.detail, now_seconds);
   for (const auto& fault : change.false_completions)
     gone(fault.rank, member_state::failed, fault.detail, now_seconds);
+  if (change.placement)
+    judge_trial(now_seconds, change);
+  for (const auto& [rank, seconds, _] : change.held)
+    hold(now_seconds, timeouts_, state_.members[rank], seconds);
   if (change.phase) {
     state_.phase = *change.phase;
     state_.phase_seconds = now_seconds;
     state_.reason = messages::fit_text(change.reason);
     state_.unexplained = change.unexplained;
+    state_.nobody_went = change.nobody_went;
     for (const auto rank : state_.placed)
       state_.members[rank].told_seconds.reset();
   }
@@ -362,9 +375,11 @@ void membership::apply(const membership_change& change, double now_seconds) {
   state_.adopted = false;
   state_.finished_before.reset();
   state_.barren = change.barren;
+  if (change.fruitless == 0)
+    state_.fruitful_seconds = now_seconds;
   state_.phase = generation_phase::running;
-  state_.phase_seconds = state_.progress_seconds = now_seconds;
-  state_.first_steps = state_.attempted_steps = change.steps;
+  state_.phase_seconds = state_.formed_seconds = state_.progress_seconds = now_seconds;
+  state_.first_steps = state_.attempted_steps = state_.reached = change.steps;
   for (const auto rank : state_.placed) {
     auto& one = state_.members[rank];
     one.state = member_state::training;
@@ -373,6 +388,25 @@ void membership::apply(const membership_change& change, double now_seconds) {
     one.steps = change.steps;
     one.told_seconds.reset();
   }
+}
+
+/// Of the generation before the one that is formed: where it came to nothing, too, it was not for who was left out.
+void membership::judge_trial(double now_seconds, const membership_change& change) {
+  if (state_.suspect && change.fruitless > state_.fruitless) {
+    auto& one = state_.members[*state_.suspect];
+    one.held_until_seconds = std::min(one.held_until_seconds, now_seconds);
+    one.holds -= one.holds > 0 ? 1 : 0;
+  }
+  if (change.fruitless == 0)
+    for (auto& one : state_.members)
+      one.suspected = 0;
+  if (change.fruitless != state_.fruitless)
+    state_.suspect.reset();
+  if (change.tries) {
+    state_.suspect = change.held.front().rank;
+    ++state_.members[*state_.suspect].suspected;
+  }
+  state_.fruitless = change.fruitless;
 }
 
 bool membership::is_member(std::uint32_t rank) const {

@@ -45,6 +45,12 @@ struct member {
   std::uint64_t checkpoint_steps = 0;
   double joins = 0;                   ///< that it was taken in, less one for each second since, as of its newest
   double joined_seconds = 0;          ///< when that was
+  // What it costs the others (actors/aggregator/disruption.hpp).
+  double goings = 0;             ///< that it has gone, less what is forgotten since, as of its newest
+  double went_seconds = 0;       ///< when that was
+  std::uint32_t suspected = 0;   ///< generations in a row that came to nothing without it, too
+  std::uint32_t holds = 0;       ///< that it was left out, since it was in order for long
+  double held_until_seconds = 0; ///< not to train before
   double seen_seconds = 0;            ///< last sign of life
   double since_seconds = 0;           ///< in this state
   std::optional<double> told_seconds; ///< when it was last told that its generation ends or regroups
@@ -79,6 +85,13 @@ struct membership_state {
   std::string reason;                 ///< of the phase
   bool unexplained = false;           ///< `reason` names who came out of it, perhaps because another has gone
   std::uint32_t barren = 0;           ///< generations in a row before it that completed no step
+  double formed_seconds = 0;          ///< when it was formed, or heard of
+  std::uint64_t reached = 0;          ///< steps that it has completed (actors/aggregator/disruption.hpp)
+  std::uint64_t proven = 0;           ///< the most of those that any has completed
+  bool nobody_went = false;           ///< it is ending without that anybody had gone
+  std::uint32_t fruitless = 0;        ///< generations in a row before it that came to nothing
+  double fruitful_seconds = 0;        ///< when the first of these was formed
+  std::optional<std::uint32_t> suspect; ///< who was left out of it for that
 };
 
 /// What is to be done, in this order, and why.
@@ -88,17 +101,28 @@ struct membership_change {
     std::string detail;
   };
   std::vector<loss> lost;
+  struct hold {
+    std::uint32_t rank;
+    double seconds;
+    std::string detail;
+  };
   std::vector<loss> false_completions; ///< what they said does not count: they have failed
+  std::vector<hold> held;              ///< they are left out of what is formed
   std::optional<generation_phase> phase;
   std::string reason;       ///< of the phase
   bool unexplained = false; ///< as in membership_state
+  bool nobody_went = false; ///< the same
   std::vector<std::pair<std::uint32_t, messages::generation_notice>> notices;
   std::optional<messages::placement> placement;
   std::uint32_t barren = 0;     ///< generations in a row before the placement that completed no step
+  std::uint32_t fruitless = 0;  ///< the same that came to nothing
+  bool tries = false;           ///< the placement is without `held`, to find out whether it lasts
   std::uint64_t steps = 0;      ///< that the placement starts from
   std::uint64_t steps_lost = 0; ///< tried or completed in the generation before, and not among `steps`
 
-  bool empty() const { return lost.empty() && false_completions.empty() && !phase && notices.empty() && !placement; }
+  bool empty() const {
+    return lost.empty() && false_completions.empty() && held.empty() && !phase && notices.empty() && !placement;
+  }
 };
 
 membership_change decide(double now_seconds, const membership_state& state, const cluster::timeouts& timeouts);
@@ -175,6 +199,7 @@ private:
   void adopt(const messages::hello& hello, double now_seconds);
   void gone(std::uint32_t rank, member_state how, const std::string& detail, double now_seconds);
   void apply(const membership_change& change, double now_seconds);
+  void judge_trial(double now_seconds, const membership_change& change);
 
   std::string cluster_;
   std::uint64_t digest_;

@@ -1,4 +1,5 @@
 #include "actors/aggregator/completion.hpp"
+#include "actors/aggregator/disruption.hpp"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -46,6 +47,7 @@ std::vector<membership_change::loss> find_losses(double now, const membership_st
 struct generation_end {
   std::string reason;
   bool unexplained = false; ///< as in membership_state
+  bool nobody_went = true;  ///< the same
 };
 
 /// Why the generation cannot go on; empty while it can.
@@ -53,7 +55,7 @@ generation_end find_end(double now, const membership_state& state, const cluster
   // Before those whom it made come out of the generation, whatever their rank.
   for (const auto rank : state.placed)
     if (auto why = why_gone(state.members[rank]); !why.empty())
-      return {std::move(why)};
+      return {.reason = std::move(why), .nobody_went = false};
   bool training = false;
   for (const auto rank : state.placed) {
     const auto& one = state.members[rank];
@@ -68,6 +70,10 @@ generation_end find_end(double now, const membership_state& state, const cluster
   }
   if (training && !state.fixed_group && 1000 * (now - state.progress_seconds) > timeouts.stall_timeout_ms)
     return {fmt::format("no step has been completed for {:.0f} s", now - state.progress_seconds)};
+  // Its members agree with a step that they complete, at the latest with the next one.
+  if (training && !state.fixed_group && state.phase == generation_phase::regrouping &&
+      1000 * (now - state.phase_seconds) > 2.0 * timeouts.stall_timeout_ms)
+    return {fmt::format("its members have not come out of it for {:.0f} s", now - state.phase_seconds)};
   return {};
 }
 
@@ -87,7 +93,8 @@ std::size_t count_expected(double now, const membership_state& state, const clus
   std::size_t expected = 0;
   for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
     const auto& one = state.members[rank];
-    expected += one.unused() || one.state == member_state::left || is_forgotten(now, state, timeouts, rank) ? 0 : 1;
+    const bool counts = !one.unused() && one.state != member_state::left && !is_held(now, state, rank);
+    expected += counts && !is_forgotten(now, state, timeouts, rank) ? 1 : 0;
   }
   return expected;
 }
@@ -118,7 +125,7 @@ std::string find_newcomers(double now, const membership_state& state, const clus
   }
   for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
     const auto& one = state.members[rank];
-    if (one.state != member_state::waiting || is_placed(state, rank) ||
+    if (one.state != member_state::waiting || is_placed(state, rank) || is_held(now, state, rank) ||
         (state.fixed_group && !std::ranges::binary_search(group, rank)))
       continue;
     names += (names.empty() ? "" : ", ") + one.host;
@@ -136,6 +143,7 @@ std::optional<membership_change> change_phase(double now, const membership_state
     change.phase = generation_phase::ending;
     change.reason = std::move(end.reason);
     change.unexplained = end.unexplained;
+    change.nobody_went = end.nobody_went;
     return change;
   }
   // One that is met in mid-training may lack members that are still on their way.
@@ -207,8 +215,7 @@ bool is_time_to_form(double now, const membership_state& state, const cluster::t
 
 /// Generations in a row, with the one that is ending, that completed no step.
 std::uint32_t count_barren(const membership_state& state) {
-  const auto got_on = [&](auto rank) { return state.members[rank].steps > state.first_steps; };
-  return state.phase != generation_phase::ending || std::ranges::any_of(state.placed, got_on) ? 0 : state.barren + 1;
+  return state.phase != generation_phase::ending || reached_steps(state) > state.first_steps ? 0 : state.barren + 1;
 }
 
 /// Ahead of all others that came out of the same generation, which complete the same steps. Of two, either may be
@@ -234,6 +241,7 @@ std::optional<membership_change> form(double now, const membership_state& state,
     return std::nullopt;
   std::vector<std::uint32_t> waiting;
   const auto newest = std::max({state.generation, state.floor, state.heard_generation});
+  const auto fruitless = count_fruitless(state, timeouts);
   for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
     const auto& one = state.members[rank];
     const bool unsettled = one.state == member_state::training || one.state == member_state::awaited;
@@ -241,7 +249,8 @@ std::optional<membership_change> form(double now, const membership_state& state,
     const bool claims = one.state == member_state::departed && !one.serves;
     if (claims || (unsettled && is_placed(state, rank)))
       return std::nullopt;
-    if (one.state == member_state::waiting)
+    const bool acquitted = fruitless > state.fruitless && state.suspect == rank;
+    if (one.state == member_state::waiting && (acquitted || !is_held(now, state, rank)))
       waiting.push_back(rank);
   }
   if (state.fixed_group)
@@ -251,6 +260,12 @@ std::optional<membership_change> form(double now, const membership_state& state,
   if (!workers || !is_time_to_form(now, state, timeouts, waiting) ||
       now - state.phase_seconds < barren_delay_seconds(barren))
     return std::nullopt;
+  membership_change change;
+  if (auto suspect = find_suspect(now, state, timeouts, fruitless, waiting)) {
+    std::erase(waiting, suspect->rank);
+    change.held.push_back(std::move(*suspect));
+    change.tries = true;
+  }
   const auto steps_of = [&](std::uint32_t rank) -> std::uint64_t {
     const auto& one = state.members[rank];
     // Who only serves has no state, and who says that it is far ahead of all others is not believed.
@@ -266,12 +281,12 @@ std::optional<membership_change> form(double now, const membership_state& state,
   // The furthest; of those, one that has it in memory; of those, the lowest rank.
   const auto source =
       *std::ranges::max_element(waiting, [&](auto left, auto right) { return order_of(left) < order_of(right); });
-  membership_change change;
   change.placement = messages::placement{.generation = newest + 1,
                                          .members = waiting,
                                          .source = source,
                                          .store_prefix = fmt::format("generation-{}", newest + 1)};
   change.barren = barren;
+  change.fruitless = fruitless;
   change.steps = steps_of(source);
   // A new arbitrator learns only from those who come how far the newest generation got.
   auto attempted = std::max(state.attempted_steps, change.steps);
@@ -325,6 +340,7 @@ membership_change decide(double now_seconds, const membership_state& state, cons
   membership_change change;
   change.lost = find_losses(now_seconds, state, timeouts);
   change.false_completions = find_false_completions(now_seconds, state, timeouts);
+  change.held = find_restless(now_seconds, state, timeouts);
   if (!change.empty())
     return change;
   if (auto changed = change_phase(now_seconds, state, timeouts))

@@ -332,6 +332,10 @@ void root_role::carry_out(const membership_change& change) {
     tell_loss(loss.rank, loss.detail);
   for (const auto& fault : change.false_completions)
     tell_false_completion(fault.rank, fault.detail);
+  for (const auto& held : change.held) {
+    spdlog::warn("left_out host={} rank={} reason={}", host_of(held.rank), held.rank, storage::quoted(held.detail));
+    write_row(ledger::event{ledger::event_kind::warning, host_of(held.rank), held.detail});
+  }
   if (change.phase) {
     const bool ending = *change.phase == generation_phase::ending;
     spdlog::warn("generation_{} generation={} reason={}", ending ? "ends" : "regroups", members_.generation(),
