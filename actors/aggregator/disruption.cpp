@@ -11,6 +11,7 @@ namespace dynamix::actors {
 namespace {
 
 constexpr std::uint32_t fruitless_most = 3;
+constexpr std::uint64_t fruitful_steps = 64; ///< that make up for forming a generation anew
 constexpr double goings_most = 12; ///< one in ten stall time-outs is forgotten
 constexpr std::uint32_t doublings_most = 4;
 
@@ -71,11 +72,14 @@ std::uint64_t reached_steps(const membership_state& state) {
   return workers < 2 ? most[1] : most[0];
 }
 
+bool has_got_on(const membership_state& state) {
+  return reached_steps(state) >= state.first_steps + fruitful_steps;
+}
+
 std::uint32_t count_fruitless(const membership_state& state, const cluster::timeouts& timeouts) {
-  const double lasted = state.phase_seconds - state.formed_seconds;
-  if (state.phase == generation_phase::ending && state.nobody_went && lasted < trial_seconds(timeouts))
-    return state.fruitless + 1;
-  return lasted < trial_seconds(timeouts) ? state.fruitless : 0;
+  if (state.phase_seconds - state.formed_seconds >= trial_seconds(timeouts) || has_got_on(state))
+    return 0;
+  return state.fruitless + (state.phase == generation_phase::ending && state.nobody_went ? 1 : 0);
 }
 
 std::optional<membership_change::hold> find_suspect(double now, const membership_state& state,

@@ -5,7 +5,7 @@
 /// Who is at fault where a generation comes to nothing, nobody knows: each member may say what it likes of itself and
 /// of the others. So nobody's word counts. Once some generations in a row have come to nothing for a while, the next
 /// one is formed without one member: if it lasts, that was the one, which stays left out for a while; else it is
-/// another's turn. And whoever goes again and again, without leaving time to train in between, is left out, too. Each
+/// another's turn. And whoever goes again and again, with hardly a step in between, is left out, too. Each
 /// time it takes less to be left out, and lasts twice as long. The group of a script is its user's, who alone changes
 /// it.
 
@@ -22,6 +22,9 @@ bool is_held(double now_seconds, const membership_state& state, std::uint32_t ra
 
 /// What the newest generation has completed: as many steps as two of its workers say, where it has two.
 std::uint64_t reached_steps(const membership_state& state);
+
+/// Training has got somewhere in the newest generation, so that its end cost the others little.
+bool has_got_on(const membership_state& state);
 
 /// Generations in a row, with the one that is ending, that came to nothing though nobody had gone.
 std::uint32_t count_fruitless(const membership_state& state, const cluster::timeouts& timeouts);

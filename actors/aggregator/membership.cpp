@@ -287,7 +287,7 @@ void membership::gone(std::uint32_t rank, member_state how, const std::string& d
   one.state = how;
   one.detail = detail;
   one.since_seconds = now_seconds;
-  if (how != member_state::departed)
+  if (how != member_state::departed && !has_got_on(state_))
     note_going(now_seconds, timeouts_, one);
   // Its peers may have come out of the generation before, without a word of why.
   if (auto why = why_gone(one);

@@ -156,6 +156,24 @@ TEST_F(LeftOut, IsNobodyForTroubleThatIsSoonOver) {
   EXPECT_EQ(formed->members.size(), 3U);
 }
 
+/// As of a host that dies again and again, and of peers that come out of it before anybody knows.
+TEST_F(LeftOut, IsNobodyWhileTrainingGetsOn) {
+  start();
+  for (std::uint64_t i = 1; i <= 40; ++i) {
+    complete_steps(100 * i);
+    keep_alive_for(6);
+    formed.reset();
+    for (const auto* host : {"ada", "ben"})
+      leave(host, 100 * i, 100 * i, members.generation());
+    look();
+    members.disconnected(2, "test", now);
+    admit(hello("cy", 7 + i));
+    keep_alive_until_formed();
+    ASSERT_TRUE(formed);
+    ASSERT_EQ(formed->members.size(), 3U) << "behind death " << i;
+  }
+}
+
 TEST_F(LeftOut, IsAnotherWhereThatDidNotHelp) {
   start();
   fail(3);
