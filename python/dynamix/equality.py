@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Any, Optional, Sequence
+from typing import Any, Optional, Sequence, Tuple
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from .kernels import as_real
-from .peers import Peers
+from .peers import Broken, Peers
 
 _log = logging.getLogger("dynamix")
 _NUMBERS = 4096      # of each parameter that are looked at
 _TOLERANCE = 1e-3    # processors round differently, and what that adds up to is no other model
 _RATE_TOLERANCE = 1e-6
+_COMES_BACK = ("; and a schedule of the script's own that steps once an epoch by its number, scheduler.step(epoch): where a member comes back, "
+               "it has a new one")
 
 
 def other_parameters(norms: Sequence[float]) -> str:
@@ -53,30 +55,36 @@ def _other(values: Sequence[float], tolerance: float) -> int:
 
 
 class Equality:
-    """Looks in the first step of each epoch, until it has told what differs: parameters, and the rate of the first optimiser's first
-    group."""
+    """Looks in the first step of each epoch, and of a group that was formed anew, and tells once what differs: parameters, and the
+    rate of the first optimiser's first group."""
 
     def __init__(self, model: torch.nn.Module, peers: Peers) -> None:
         module: Any = model.module if isinstance(model, DistributedDataParallel) else model
         own = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # which DistributedDataParallel leaves to each member
         self._parameters = [parameter for name, parameter in module.named_parameters() if parameter.requires_grad and name not in own]
         self._peers = peers
-        self._epoch: Optional[int] = None  # that was looked at last
+        self._looked: Optional[Tuple[int, int]] = None  # the epoch and the group's generation
         self._to_look = [other_parameters, other_rates]
 
     def look(self, epoch: int, optimizer: torch.optim.Optimizer) -> None:
         """Before a step, on all members. `epoch`: of it."""
-        if epoch == self._epoch or not self._to_look:
+        peers = self._peers
+        if (epoch, peers.generation) == self._looked:
             return
-        self._epoch = epoch
+        self._looked = epoch, peers.generation  # also where it has told everything: a newcomer has not
         values = torch.tensor([self._norm(), float(optimizer.param_groups[0]["lr"])], dtype=torch.float64, device="cpu")
-        norms, rates = self._peers.gather(values.view(torch.int64)).wait().view(torch.float64).t().tolist()
+        try:
+            rows = peers.gather(values.view(torch.int64)).wait().view(torch.float64).tolist()
+        except Broken:  # the optimiser's step is dropped
+            return
+        first = peers.present.index(True)
+        norms, rates = zip(*(rows[member if here else first] for member, here in enumerate(peers.present)))
         for find, numbers in ((other_parameters, norms), (other_rates, rates)):
             found = find(numbers) if find in self._to_look else ""
             if found:
                 self._to_look.remove(find)
-                if self._peers.position == 0:
-                    _log.warning("%s", found)
+                if peers.position == first:
+                    _log.warning("%s%s", found, _COMES_BACK if peers.elastic and find is other_rates else "")
 
     def _norm(self) -> float:
         """Waits for a device once. In 32 bits, since some have no more."""

@@ -77,6 +77,7 @@ class Peers:
     """
 
     elastic = False  # whether members may be absent (elastic.py)
+    generation = 0   # of the group, where it is formed anew
     broken = ""      # why no collective can come to its end
     notes: Optional[Notes] = None  # of members that have left; None: nobody could be told
     _watching: Optional[threading.Thread] = None
@@ -86,6 +87,7 @@ class Peers:
         self.group = group
         self.size = int(_distributed.get_world_size(group)) if is_initialized() else 1
         self.position = int(_distributed.get_rank(group)) if is_initialized() else 0
+        self.present: List[bool] = [True] * self.size
         self._connections = Connections()
         self._side = self._form() if self.size > 1 else None
         self._connections.formed()

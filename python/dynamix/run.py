@@ -229,7 +229,7 @@ class Run(Stepping):
         if fetch_ahead is None:
             self._step.calls = Calls()
             self._call_hook = self._called.register_forward_pre_hook(self._step.calls)
-        if self._peers.size > 1 and not self._peers.elastic and not self._by_loss and not is_sharded(self._model):
+        if self._peers.size > 1 and not self._by_loss and not is_sharded(self._model):
             self._equality = Equality(self._model, self._peers)
         batches = Batches(self._client, self._step, len(source), ahead, bool(shards), self._draws)
         self._loader = Loader(source, batches, self._client, self._step, batch_size, fetch_ahead or 0, **options)

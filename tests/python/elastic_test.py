@@ -1,6 +1,8 @@
 """Members of an elastic run may be killed at any moment: the others go on at once, and no sample is lost or used twice."""
 import ctypes
+import io
 import json
+import logging
 import mmap
 import os
 import pathlib
@@ -417,6 +419,58 @@ def train_beside_one_that_is_refused(_, __, folder, rank):
             pathlib.Path(goes_on if left <= 0 else os.path.join(folder, "trains")).touch()
         return run.status.step
     return alone(train, 2, rank)
+
+
+def follow_a_schedule(_, __, folder, rank, named):
+    """The rates by epoch of a member that trains, or comes in later and says when both end; and what it logs. `named`: the schedule
+    is stepped by the epoch's number."""
+    end, told = pathlib.Path(folder, "end"), io.StringIO()
+    logging.getLogger("dynamix").addHandler(logging.StreamHandler(told))
+
+    def train(_):
+        model = nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [1], 0.1)
+        run = dynamix.join(model, optimizer, agent="off", elastic=torch.distributed.FileStore(os.path.join(folder, "store"), -1),
+                           elastic_least=1)
+        loader = run.loader(data(), batch_size=4)
+        if rank == 1:
+            end.write_text(str(run.epoch + 3))
+        train_batch, rates, epoch = ranks.trainer(run, model, optimizer), {}, run.epoch
+        while not end.exists() or epoch < int(end.read_text() or epoch + 1):
+            if named:
+                schedule.step(epoch)
+            for batch in loader:
+                train_batch(batch)
+            rates[epoch] = optimizer.param_groups[0]["lr"]
+            if not named:
+                schedule.step()
+            epoch += 1
+            if epoch == 2:
+                pathlib.Path(folder, "trains").touch()
+        run.close()
+        return rates
+    return alone(train, 2, rank), told.getvalue()
+
+
+class Schedules(unittest.TestCase):
+    def check(self, named):
+        with tempfile.TemporaryDirectory() as folder, ranks.Group(follow_a_schedule, 1, folder, 0, named) as stays:
+            self.assertTrue(wait_until(lambda: os.path.exists(os.path.join(folder, "trains"))))
+            with ranks.Group(follow_a_schedule, 1, folder, 1, named) as comes:
+                (good, (own, told)), (_, (other, _)) = stays.result(0), comes.result(0)
+        self.assertTrue(good)
+        return [(own[epoch], rate) for epoch, rate in other.items()], told
+
+    def test_that_begin_anew_where_a_member_comes_are_told_of(self):
+        rates, told = self.check(False)
+        self.assertTrue(any(one != other for one, other in rates))
+        self.assertRegex(told, r"member 1 steps by another learning rate than member 0 \(0.001, not 0.01\).*scheduler.step\(epoch\)")
+
+    def test_that_are_stepped_by_the_number_of_the_epoch_are_the_same(self):
+        rates, told = self.check(True)
+        self.assertEqual(rates, [(0.1 * 0.1,) * 2] * 3)
+        self.assertNotIn("another learning rate", told)
 
 
 class Refusals(unittest.TestCase):
