@@ -68,7 +68,7 @@ learning_rate lockstep::new_rule(std::uint64_t base_batch) const {
 
 /// Even batches that no epoch fills have a step.
 bool lockstep::is_rest(std::uint64_t left, std::uint64_t total) const {
-  return left < total && left < options_.samples;
+  return options_.drop_last && left < total && left < options_.samples;
 }
 
 void lockstep::start_epoch() {
@@ -78,10 +78,8 @@ void lockstep::start_epoch() {
     rows_ = row_phase::none;
   pending_.reset();
   auto from = position_;
-  // What is left may be too little for a step: a state that was saved at an epoch's end does not know it.
-  const auto left = options_.samples - from.cursor;
-  const bool no_step_left = options_.drop_last && is_rest(left, plan_.at(step_).total());
-  if ((in_epoch_ && from.cursor > 0) || no_step_left)
+  // Of a restored state, what is left may be too little for a step: of these members, or of one that did not know it.
+  if ((in_epoch_ && from.cursor > 0) || is_rest(options_.samples - from.cursor, plan_.at(step_).total()))
     from = {from.epoch + 1, 0};
   if (from.cursor == 0)
     used_ = new_leases(from);
@@ -134,7 +132,7 @@ deal_verdict lockstep::deal(dealt_step& dealt) {
     return deal_verdict::wait;
   const auto step = this->dealt();
   const auto& planned = plan_.at(step);
-  rest_dropped_ = options_.drop_last && is_rest(leased_.left(), planned.total());
+  rest_dropped_ = is_rest(leased_.left(), planned.total());
   if (rest_dropped_ || (stop_step_ && step >= *stop_step_)) {
     epoch_open_ = false;
     return deal_verdict::end;
@@ -193,7 +191,7 @@ std::uint64_t lockstep::epoch_steps() const {
     const bool to_come = i + 1 == entries.size();
     const auto total = to_come && begins_small() ? base_batch_ : entries[i].total();
     const auto whole = left / total;
-    const auto fitting = whole + (left % total > 0 && !(options_.drop_last && is_rest(left % total, total)) ? 1 : 0);
+    const auto fitting = whole + (left % total > 0 && !is_rest(left % total, total) ? 1 : 0);
     const auto taken = std::min(fitting, end - step);
     step += taken;
     left -= std::min(left, taken * total);
@@ -519,6 +517,8 @@ bool lockstep::complete(bool skipped, double step_seconds) {
     ++step_;
   }
   in_epoch_ = true;
+  if (is_rest(options_.samples - position_.cursor, plan_.at(step_).total())) // settled: the rows of the step are read
+    position_ = {position_.epoch + 1, 0};
   plan_before_.reset();
   plan_.forget_before(step_ - 1);
   return step_ / options_.window_steps != before;

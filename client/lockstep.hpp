@@ -255,7 +255,7 @@ private:
         return true;
     return false;
   }
-  /// What `drop_last` drops.
+  /// What `drop_last` drops, where it is on.
   bool is_rest(std::uint64_t left, std::uint64_t total) const;
   /// As after the last completed step.
   const batch_plan& settled_plan() const { return plan_before_ ? *plan_before_ : plan_; }

@@ -321,7 +321,7 @@ private:
     const bool told = dynamix_get_status(run_, &status) == DYNAMIX_OK;
     const bool thrown = std::uncaught_exceptions() > exceptions_;
     try {
-      if (!thrown && told && status.step > 0 && (ends_epoch(status) || status.stop != 0))
+      if (!thrown && told && status.step > 0 && (status.cursor == 0 || status.stop != 0))
         return finish("epochs completed");
       dynamix_finish(run_, 0,
                      thrown ? "an exception has ended the training loop" : "the training loop has ended amid an epoch");
@@ -334,10 +334,6 @@ private:
   std::uint64_t samples() const {
     const auto& lengths = options_.shards.lengths;
     return lengths.empty() ? options_.samples : std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
-  }
-
-  bool ends_epoch(const dynamix_status& status) const {
-    return status.cursor == 0 || (options_.drop_last && samples() - status.cursor < status.global_batch);
   }
 
   void begin() {

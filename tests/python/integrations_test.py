@@ -544,6 +544,14 @@ class TransformersTrainer(Framework):
         self.assertEqual((found[0]["trainer_steps"], found[0]["max_steps"], found[0]["epoch"]), (16, 16, 2.0))
         self.assertAlmostEqual(found[0]["rates"][3], 0.05 * (1 - 4 / 16), places=9)
 
+    def test_goes_on_behind_an_epoch_whose_rest_was_dropped(self):
+        with tempfile.TemporaryDirectory() as folder:
+            whole = train(trainer_training, 2, watch=False, dataloader_drop_last=True, folder=folder, save_strategy="epoch")
+            again = train(trainer_training, 2, watch=False, dataloader_drop_last=True, folder=folder,
+                          resume=os.path.join(folder, "checkpoint-7"))
+        self.assertEqual((whole[0]["step"], whole[0]["epoch"]), (14, 2.0))
+        self.check_resumed(whole, again)
+
     def test_gives_that_of_a_mean_over_tokens(self):
         for accumulation in (1, 3):
             self.check(train(trainer_training, 2, tokens=True, gradient_accumulation_steps=accumulation), -(-8 // accumulation))

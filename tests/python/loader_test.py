@@ -85,8 +85,9 @@ def drop_last(rank, world):
     for batch in loader:
         sizes.append(run.counted)
         train(batch)
+    epoch = run.epoch
     run.close()
-    return sizes
+    return sizes, epoch
 
 
 WEIGHTS = [0.0, 1.0, 2.0, 3.0] * 50
@@ -390,8 +391,8 @@ class LoaderWorkers(unittest.TestCase):
 
 class Loaders(unittest.TestCase):
     def test_drop_an_incomplete_last_step(self):
-        for sizes in ranks.run(drop_last, 2):
-            self.assertEqual(sizes, [4, 4])
+        for sizes, next_epoch in ranks.run(drop_last, 2):
+            self.assertEqual((sizes, next_epoch), ([4, 4], 1))
 
     def test_may_be_left_within_an_epoch(self):
         for workers in (0, 2):
