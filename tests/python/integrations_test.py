@@ -326,7 +326,7 @@ def lightning_module(net, joined, rates, estimates):
 
 
 def lightning_training(rank, world, accumulation=1, epochs=2, folder="", save_at=None, resume=False, validate=False, limit=None,
-                       estimates=False):
+                       estimates=False, **arguments):
     as_torchrun(rank, world)
     import lightning
     from dynamix.integrations.lightning import Dynamix
@@ -340,7 +340,7 @@ def lightning_training(rank, world, accumulation=1, epochs=2, folder="", save_at
                 trainer.save_checkpoint(os.path.join(folder, "checkpoint"))
 
         def on_train_epoch_end(self, trainer, module):
-            if save_at is None and not resume and limit is None:
+            if save_at is None and not resume and limit is None and not arguments:
                 counts.append(joined[0].end_epoch())
 
         def on_train_end(self, trainer, module):
@@ -350,12 +350,12 @@ def lightning_training(rank, world, accumulation=1, epochs=2, folder="", save_at
     trainer = lightning.Trainer(accelerator="cpu", devices=world, strategy="ddp" if world > 1 else "auto", max_epochs=epochs,
                                 callbacks=[adopted, Watch()], enable_progress_bar=False, logger=False, enable_model_summary=False,
                                 accumulate_grad_batches=accumulation, enable_checkpointing=False, default_root_dir=folder or None,
-                                limit_train_batches=limit)
+                                limit_train_batches=limit, **arguments)
     module = lightning_module(net, joined, rates, estimates)
     trainer.fit(module, DataLoader(Numbers(), BATCHES[rank], shuffle=True), DataLoader(Numbers(10), 5) if validate else None,
                 ckpt_path=os.path.join(folder, "checkpoint") if resume else None)
     return {"worst": joined[0].worst, "counts": counts, "step": state["status"].step, "samples": state["status"].samples,
-            "rates": rates, "progress": state["progress"], "epoch": trainer.current_epoch,
+            "rates": rates, "progress": state["progress"], "epoch": trainer.current_epoch, "trained": joined[0].epoch,
             "parameters": [each.detach().numpy().copy() for each in net.parameters()]}
 
 

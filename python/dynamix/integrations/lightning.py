@@ -32,16 +32,19 @@ class _Batches:
     """The run's batches, without a length: Lightning would end an epoch by the one that it began with, and batch sizes
     change. It fetches one batch ahead instead, to see which is the last."""
 
-    def __init__(self, loader: Loader[Any], limit: Union[int, float]) -> None:
-        """`limit`: `limit_train_batches`, of an epoch: batches, or a part of them."""
+    def __init__(self, loader: Loader[Any], limit: Union[int, float], before: int) -> None:
+        """`limit`: `limit_train_batches`, of an epoch: batches, or a part of them. `before`: batches that were trained on before a
+        checkpoint in mid-epoch, with which this one goes on."""
         self.dataset = loader.dataset
-        self._loader, self._limit = loader, limit
+        self.trained = before  # batches of this epoch
+        self._loader, self._limit, self._before = loader, limit, before
 
     def __iter__(self) -> Iterator[Any]:
         # Nothing is dealt before the first batch is asked for: Lightning tries whether it is iterable.
-        limit = self._limit
-        most = limit if isinstance(limit, int) else max(1, int(len(self._loader) * limit)) if limit < 1 else None
-        for number, batch in enumerate(self._loader, 1):
+        limit, before = self._limit, self._before
+        self.trained, self._before = before, 0
+        most = limit if isinstance(limit, int) else max(1, int((before + len(self._loader)) * limit)) if limit < 1 else None
+        for number, batch in enumerate(self._loader, before + 1):
             yield batch
             if number == most:
                 self._loader.hand_over()
@@ -58,8 +61,8 @@ class Dynamix(Callback):
     Args:
         options: arguments of `dynamix.join` (`rule`, `agent`, ...).
 
-    `fit` raises what `dynamix.join` and `run.loader` do, and NotImplementedError for several optimisers or training loaders, and
-    for a sampler of the script's own.
+    `fit` raises what `dynamix.join` and `run.loader` do, and NotImplementedError for several optimisers or training loaders, for
+    a sampler of the script's own, and for `reload_dataloaders_every_n_epochs`.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -67,18 +70,25 @@ class Dynamix(Callback):
         self._options = options
         self._micro_batches: Optional[MicroBatches] = None
         self._state: Optional[Dict[str, Any]] = None  # of a checkpoint, or of the run that is closed
+        self._before = 0  # batches of its epoch that were trained on before
+        self._batches: Optional[_Batches] = None
         self._source: Any = None  # of the script's loader, in the Trainer
         self._limit: Any = None   # its `limit_train_batches`
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         if len(trainer.optimizers) != 1:
             raise NotImplementedError(f"{len(trainer.optimizers)} optimisers: dynamix joins a model with one optimiser")
+        if trainer.reload_dataloaders_every_n_epochs:
+            raise NotImplementedError("reload_dataloaders_every_n_epochs: the run deals the samples of one data set from the beginning to "
+                                      "the end; leave it out, or begin a fit of its own for each data set")
         self._source = trainer.fit_loop._data_source
         given = self._source.dataloader()
         if not isinstance(given, DataLoader):
             raise NotImplementedError(f"a training loader that is a {type(given).__name__}: dynamix deals the batches of one "
                                       "DataLoader")
         source = source_of(given)
+        if trainer.overfit_batches > 0:  # the same batches in each epoch
+            source = source._replace(shuffle=False)
         schedules = [each.scheduler for each in trainer.strategy.lr_scheduler_configs
                      if each.interval == "step" and each.frequency == 1 and not isinstance(each.scheduler, ReduceLROnPlateau)]
         options = {"scheduler": schedules, "scaler": getattr(trainer.precision_plugin, "scaler", None), **self._options}
@@ -88,8 +98,8 @@ class Dynamix(Callback):
             self.run.load_state_dict(self._state)
         self._micro_batches = MicroBatches(self.run)
         self._limit = trainer.limit_train_batches
-        batches = _Batches(source.loader(self.run, fetch_ahead=1), self._limit)
-        trainer.fit_loop._data_source = _DataLoaderSource(batches, "train_dataloader")
+        self._batches = _Batches(source.loader(self.run, fetch_ahead=1), self._limit, self._before)
+        trainer.fit_loop._data_source = _DataLoaderSource(self._batches, "train_dataloader")
         trainer.fit_loop._combined_loader = None  # of the script's, once it has asked for `estimated_stepping_batches`
         if self._limit:
             trainer.limit_train_batches = 1.0  # it fetches nothing ahead of a number that it knows
@@ -97,6 +107,8 @@ class Dynamix(Callback):
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if self._micro_batches is not None:
             self._micro_batches.begin()
+        if self._batches is not None:
+            self._batches.trained += 1
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
         if self._micro_batches is None or not pl_module.automatic_optimization:
@@ -126,17 +138,23 @@ class Dynamix(Callback):
         if self.run is None:
             return
         if succeeded:  # `save_checkpoint` may come behind `fit`
-            self._state = self.run.state_dict()
+            self._state, self._before = self.run.state_dict(), self._trained()
         self.run.close(reason, succeeded=succeeded)
-        self.run = self._micro_batches = None
+        self.run = self._micro_batches = self._batches = None
         trainer.fit_loop._data_source, trainer.limit_train_batches = self._source, self._limit
 
     def state_dict(self) -> Dict[str, Any]:
         state = self.run.state_dict() if self.run is not None else self._state
-        return {} if state is None else {"run": state}
+        return {} if state is None else {"run": state, "trained": self._trained()}
+
+    def _trained(self) -> int:
+        """Batches of the epoch with which a checkpoint goes on."""
+        if self.run is None or self._batches is None:
+            return self._before
+        return self._batches.trained if self.run.status.cursor > 0 else 0
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        self._state = state_dict.get("run")
+        self._state, self._before = state_dict.get("run"), state_dict.get("trained", 0)
 
 
 class Fabric(_Fabric):

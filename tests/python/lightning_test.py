@@ -1,0 +1,28 @@
+"""Lightning's own ways to cut an epoch short, and to choose its data."""
+import tempfile
+import unittest
+
+import integrations_test
+from integrations_test import lightning_training, train
+
+
+@integrations_test.needs("lightning")
+class Epochs(integrations_test.Framework):
+    def test_resumes_in_the_middle_of_an_epoch_of_some_batches_or_a_part_of_them(self):
+        for limit in (6, 0.75):
+            with tempfile.TemporaryDirectory() as folder:
+                whole = train(lightning_training, 2, folder=folder, save_at=8, limit=limit)
+                self.assertEqual(whole[0]["step"], 12)
+                self.check_resumed(whole, train(lightning_training, 2, folder=folder, resume=True, limit=limit))
+
+    def test_overfits_to_the_same_batches(self):
+        trained = train(lightning_training, 2, overfit_batches=2)[0]["trained"]
+        self.assertEqual(sorted(trained), sorted(2 * list(range(22))))
+
+    def test_refuses_loaders_that_are_made_anew(self):
+        with self.assertRaisesRegex(RuntimeError, "NotImplementedError: reload_dataloaders_every_n_epochs: .* of one data set"):
+            train(lightning_training, 1, reload_dataloaders_every_n_epochs=1)
+
+
+if __name__ == "__main__":
+    unittest.main()
