@@ -389,6 +389,11 @@ class Run(Stepping):
         """Batches that the training loop has taken for the step at hand."""
         return self._ready().taken
 
+    @property
+    def share(self) -> float:
+        """This worker's part of the joined batch, as far as the loop has taken it: what its mean loss counts for in that of all."""
+        return self._ready().share() or 0.0
+
     def scale_gradients(self, factor: float) -> None:
         """Multiplies what this worker has accumulated, before its last backward pass of a step. `dynamix.integrations` does
         that, where a framework has divided its losses by another number than that of the step's micro-batches."""

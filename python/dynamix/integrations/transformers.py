@@ -210,16 +210,20 @@ class Joins:
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         trainer: Any = super()
         loss = trainer.training_step(*args, **kwargs)
+        if self.dynamix_run is not None:  # what is logged is the plain mean over processes
+            factor = self._factor() * self.dynamix_run.share * len(self.dynamix_run.status.batches)
+            loss = loss * factor if factor else torch.zeros_like(loss)
         self._micro_batch += 1
         return loss
 
-    def _weighted_backward(self, loss: Any, **kwargs: Any) -> None:
+    def _factor(self) -> float:
         """The Trainer has divided a mean over samples by the number of micro-batches; they may be of different sizes."""
-        if self._batches is not None and self._items is None:
-            counts = self._batches.counts
-            factor = len(counts) * counts[self._micro_batch] / sum(counts) if sum(counts) else 1.0
-            loss = loss if factor == 1 else loss * factor
-        self._backward(loss, **kwargs)
+        counts = self._batches.counts if self._batches is not None and self._items is None else []
+        return len(counts) * counts[self._micro_batch] / sum(counts) if sum(counts) else 1.0
+
+    def _weighted_backward(self, loss: Any, **kwargs: Any) -> None:
+        factor = self._factor()
+        self._backward(loss if factor == 1 else loss * factor, **kwargs)
 
     def _finalize_training(self, trial: Any, num_train_samples: Any, start_time: Any) -> Any:
         """Its samples per second are of those that this call of `train` has trained on: what the Trainer takes them for, so many in
