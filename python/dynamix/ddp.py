@@ -7,6 +7,7 @@
 No code of ours runs on a thread of the process group's: such a thread would need the interpreter, and one that needs it
 while the script ends aborts the process.
 """
+import functools
 import weakref
 from typing import Any, Dict, List, NamedTuple, Optional
 
@@ -21,6 +22,27 @@ from .step import Step
 _distributed: Any = torch.distributed
 _hooks: "weakref.WeakKeyDictionary[DistributedDataParallel, Hook]" = weakref.WeakKeyDictionary()  # a model can have one
 _Future = torch.futures.Future
+
+
+def _time_broadcasts() -> None:
+    """A model's broadcast of its buffers waits for member 0 in each forward pass, as sums of gradients wait for all. The class is
+    changed, since a copy of the model would have an attribute of its own."""
+    known: Any = getattr(DistributedDataParallel, "_sync_buffers", None)
+    if known is None or getattr(known, "is_timed", False):
+        return
+
+    @functools.wraps(known)
+    def timed(model: DistributedDataParallel) -> None:
+        hook = _hooks.get(model)
+        step = hook.step if hook is not None else None
+        since = step.mark() if step is not None else None
+        known(model)
+        if step is not None:
+            step.waited(since)
+
+    timed.is_timed = True  # type: ignore[attr-defined]
+    wrapped: Any = DistributedDataParallel
+    wrapped._sync_buffers = timed
 
 
 class _Pending(NamedTuple):
@@ -167,6 +189,7 @@ def register(model: DistributedDataParallel, peers: Peers) -> Hook:
     if peers.elastic and not can_rehearse(model):
         raise NotImplementedError("elastic=... needs DistributedDataParallel without static_graph, no complex parameters "
                                   "and no gradients yet: members lay out their buckets alone")
+    _time_broadcasts()
     wrapped: Any = model
     hook, before = Hook(peers), _hooks.get(model)
     if before is not None and before.is_free:

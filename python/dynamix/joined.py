@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Tuple
 
 import torch
 
@@ -21,11 +21,10 @@ class _Gather(torch.autograd.Function):
     """The members' rows, one behind the other."""
 
     @staticmethod
-    def forward(context: Any, tensor: torch.Tensor, place: Tuple[int, int, int], peers: Peers,
-                share: Callable[[], Optional[float]]) -> torch.Tensor:
+    def forward(context: Any, tensor: torch.Tensor, place: Tuple[int, int, int], peers: Peers, step: Step) -> torch.Tensor:
         """`place`: first own row, number of own rows, rows of all."""
         first, count, total = place
-        context.place, context.peers, context.share, context.shape = place, peers, share, tensor.shape
+        context.place, context.peers, context.step, context.shape = place, peers, step, tensor.shape
         joined = torch.zeros((total, *tensor.shape[1:]), dtype=torch.uint8 if tensor.dtype == torch.bool else tensor.dtype,
                              device=tensor.device)
         joined[first:first + count] = tensor[:count]
@@ -34,12 +33,13 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, *gradients: Any) -> Any:
-        (first, count, _), share = context.place, context.share()
+        step: Step = context.step
+        (first, count, _), share = context.place, step.share()
         summed: torch.Tensor = gradients[0].contiguous().clone()
         own = torch.zeros(context.shape, dtype=summed.dtype, device=summed.device)
         multiply(summed, 1.0 if share is None else share)
         try:
-            context.peers.all_reduce(as_real(summed)).wait()
+            step.wait(context.peers.all_reduce(as_real(summed)))
         except Broken:  # the step is dropped
             return own, None, None, None
         if count and share != 0:
@@ -51,6 +51,7 @@ def gather(tensor: torch.Tensor, step: Step, peers: Peers) -> torch.Tensor:
     """Of the present step's batch, or where no batch has been taken of any data."""
     if tensor.dim() == 0:
         raise ValueError("run.gather() takes a tensor whose rows are samples; this one is a single number")
+    since = step.mark()
     own = 0 if step.taken and not step.counted else len(tensor)  # a stand-in belongs to nobody's batch
     kind = zlib.crc32(repr((tensor.shape[1:], tensor.dtype)).encode())
     try:
@@ -59,7 +60,9 @@ def gather(tensor: torch.Tensor, step: Step, peers: Peers) -> torch.Tensor:
             raise DynamixError("run.gather(): the members' tensors differ in more than their numbers of rows, or in their types")
         counts = [row[0] for row in rows]
         place = (sum(counts[:peers.position]), own, sum(counts))
-        found: Any = _Gather.apply(tensor, place, peers, step.share)  # type: ignore[no-untyped-call]
+        found: Any = _Gather.apply(tensor, place, peers, step)  # type: ignore[no-untyped-call]
         return found  # type: ignore[no-any-return]
     except Broken:  # the step is dropped
         return tensor
+    finally:
+        step.waited(since)

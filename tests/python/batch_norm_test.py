@@ -1,4 +1,6 @@
-"""Layers that look at the whole batch: what a stand-in for an empty one leaves in them, and those that sum over all members."""
+"""Layers that look at the whole batch: what a stand-in for an empty one leaves in them, and those that sum over all members, or wait for
+one in the forward pass."""
+import time
 import unittest
 import warnings
 
@@ -50,6 +52,38 @@ class Statistics(unittest.TestCase):
             self.assertIn(0, [counted for steps in results for counted, _ in steps], "no batch was empty")
             for steps in results:
                 self.assertEqual([counted > 0 for counted, _ in steps], [changed for _, changed in steps], steps)
+
+
+SLEEP_SECONDS, SLOW_STEPS = 0.2, 6
+
+
+def wait_for_member_0(rank, world, way):
+    """Seconds that this member exchanged in all, where member 0 is slow."""
+    model = DistributedDataParallel(net(nn.BatchNorm1d(4) if way == "broadcast" else nn.Identity()))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    run = dynamix.join(model, optimizer, agent="off")
+    loader = run.loader(data(), batch_size=2)
+    seconds, complete = [], run._client.complete
+    run._client.complete = lambda times: (seconds.append(times.exchange_seconds), complete(times))
+    for _, inputs, targets in loader:
+        optimizer.zero_grad()
+        if rank == 0:
+            time.sleep(SLEEP_SECONDS)
+        if way == "gather":
+            run.gather(inputs)
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+    run.close()
+    return len(seconds), sum(seconds)
+
+
+class Waiting(unittest.TestCase):
+    def test_in_collectives_of_the_forward_pass_is_no_computing(self):
+        for way in ("broadcast", "gather"):
+            with self.subTest(way=way):
+                _, (steps, seconds) = ranks.run(wait_for_member_0, 2, way)
+                self.assertEqual(steps, SLOW_STEPS)
+                self.assertGreater(seconds, SLOW_STEPS * SLEEP_SECONDS / 2)
 
 
 class Summed(nn.Module):
