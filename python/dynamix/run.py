@@ -202,7 +202,7 @@ class Run(Stepping):
             self._host(batch_size, lowest_batch or max(1, batch_size // 8), highest_batch or 4 * batch_size)
         assert self._client is not None
         self._step = Step(self._client, self._peers, self._scaler, clock_of(self._model), self._by_loss, self._finite)
-        self._step.costs, self._step.buffers = self._costs, self._model.buffers
+        self._step.costs, self._step.buffers, self._step.leaves = self._costs, self._model.buffers, self._model.parameters
         self._step.loads_rows = all(parameter.device.type == "cpu" for parameter in self._model.parameters())
         if isinstance(self._peers, Members):
             self._join_members(self._peers, workload)
@@ -226,9 +226,8 @@ class Run(Stepping):
             self._step.replicas = self._hook.replicas
         if self._state is not None and not self.came_in:
             self._load(self._state)
-        if fetch_ahead is None:
-            self._step.calls = Calls()
-            self._call_hook = self._called.register_forward_pre_hook(self._step.calls)
+        self._step.calls, self._step.checks_calls = Calls(self._step.begin_pass), fetch_ahead is None
+        self._call_hook = self._called.register_forward_pre_hook(self._step.calls)
         if self._peers.size > 1 and not self._by_loss and not is_sharded(self._model):
             self._equality = Equality(self._model, self._peers)
         batches = Batches(self._client, self._step, len(source), ahead, bool(shards), self._draws)
@@ -381,8 +380,9 @@ class Run(Stepping):
 
     @property
     def counted(self) -> int:
-        """Samples of the batch at hand that count: 0 where the epoch had none left for this worker, which has a stand-in."""
-        return self._ready().counted
+        """Samples of the batch at hand that count: 0 where the epoch had none left for this worker, which has a stand-in. Of several
+        micro-batches in a step: of the newest."""
+        return self._ready().newest
 
     @property
     def taken(self) -> int:
@@ -393,6 +393,10 @@ class Run(Stepping):
     def share(self) -> float:
         """This worker's part of the joined batch, as far as the loop has taken it: what its mean loss counts for in that of all."""
         return self._ready().share() or 0.0
+
+    def weigh_micro_batches(self) -> None:
+        """From now on somebody weights the losses of micro-batches by their samples, so that they are not taken for alike."""
+        self._ready().weighs_micro_batches = True
 
     def scale_gradients(self, factor: float) -> None:
         """Multiplies what this worker has accumulated, before its last backward pass of a step. `dynamix.integrations` does
@@ -520,6 +524,8 @@ class Run(Stepping):
             self._others.remove()
         if self._call_hook is not None:
             self._call_hook.remove()
+        if self._step is not None:
+            self._step.release()
         if self._client is not None:
             try:
                 if self._step is not None:

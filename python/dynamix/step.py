@@ -13,11 +13,12 @@ The hook, `average_gradients` and the optimiser drive it; it knows none of them.
 """
 from __future__ import annotations
 
+import collections
 import logging
 import math
 import threading
 import time
-from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -37,14 +38,17 @@ _ROW_BYTES = 8 * raw.ROW_COLUMNS
 
 
 class Calls:
-    """Counts a model's forward passes that a backward pass may follow. Lies among the model's hooks."""
+    """Counts a model's forward passes that a backward pass may follow, and tells of them. Lies among the model's hooks."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[], None] = lambda: None) -> None:
         self.count = 0
+        self._tell = tell
 
     def __call__(self, module: object, inputs: object) -> None:
         if torch.is_grad_enabled():
             self.count += 1
+            if not torch.compiler.is_compiling():
+                self._tell()
 
     def __reduce__(self) -> Any:
         # A copy of the model, or one that is read from a file, has a hook that gives back its inputs and needs no dynamix.
@@ -62,9 +66,15 @@ class Step:
         self.peers = peers
         self.scaler = scaler
         self.counted = 0                    # samples of the batches at hand that count
+        self.newest = 0                     # the same of the newest of them
         self.taken = 0                      # batches that the training loop has taken for this step
         self.costs: Optional[Costs] = None  # that samples are dealt by
         self.calls: Optional[Calls] = None  # of the model; None: nobody looks
+        self.checks_calls = False           # a step that calls the model less often than it takes batches is refused
+        self.leaves: Callable[[], Iterable[torch.Tensor]] = lambda: ()  # of the model, that gradients are accumulated in
+        self.weighs_micro_batches = False   # somebody has, by their samples: those of a step are not alike
+        self._is_called = False             # the model, by the script, and not what lies in it
+        self._dropping: List[Any] = []      # hooks that make a stand-in's gradients zeros
         self.thread: Optional[int] = None   # of the newest step
         self.learning_rate = -1.0           # that the optimiser uses in this step
         self.progress = 0.0                 # of the schedules, in steps of the base batch
@@ -95,7 +105,7 @@ class Step:
 
     def _reset(self) -> None:
         self._due: Optional[int] = None  # not known before the first gradient
-        self._share = 1.0
+        self._share = self._repeats = 1.0
         self.is_stand_in = False  # the batches at hand count for nothing, and those of other members do
         self._measures = False
         self._weights: Optional[Sum] = None
@@ -114,7 +124,10 @@ class Step:
         self.restart_clock()
 
     def _forget_batches(self) -> None:
-        self.counted = self.taken = self._dealt = 0
+        self.counted = self.newest = self.taken = self._dealt = self._stand_ins = 0
+        self._untrained: Deque[int] = collections.deque()  # samples of batches that have been taken, and have seen no forward pass
+        self._summed = self._of_pass = 0.0, 0.0  # weights of what had been taken at the newest sum, and of that sum alone
+        self._drop_gradients(False)
         self._odd_rows: Optional[Tuple[int, int]] = None  # of a batch, and samples that it was dealt as
         self._kept: List[Tuple[torch.Tensor, torch.Tensor]] = []  # buffers, and what they were before a stand-in's pass
         self._share_of_cost = Share(0, 0.0, 0.0, 0.0)
@@ -129,9 +142,31 @@ class Step:
         if self.costs is not None:
             share, before = self.costs.deliver(delivered), self._share_of_cost
             samples, self._share_of_cost = share.samples, before.and_also(share)
-        self.counted += samples
+        self.counted, self.newest = self.counted + samples, samples
+        self._stand_ins += samples == 0
+        self._untrained.append(samples)
+        if not self._is_called or self.calls is None or self.calls.count >= self.taken - 1:  # else `begin_pass` knows of which one it is
+            self._drop_gradients(samples == 0)
         if samples == 0 and not self._kept:
             self._kept = [(buffer, buffer.detach().clone()) for buffer in self.buffers()]
+
+    def begin_pass(self) -> None:
+        """A forward pass through the model: of the oldest batch that has seen none, as a loop may take several before it trains."""
+        self._is_called = True
+        if self._untrained:
+            self._drop_gradients(self._untrained.popleft() == 0)
+
+    def _drop_gradients(self, drops: bool) -> None:
+        """Those of a stand-in would be accumulated beside others of its step. They are zeros even where the loss is NaN."""
+        if drops != bool(self._dropping):
+            for hook in self._dropping:
+                hook.remove()
+            leaves: List[Any] = [leaf for leaf in self.leaves() if leaf.requires_grad] if drops else []
+            self._dropping = [leaf.register_hook(torch.zeros_like) for leaf in leaves]
+
+    def release(self) -> None:
+        """The run is closed."""
+        self._drop_gradients(False)
 
     def see_rows(self, batch: Any, dealt: int) -> None:
         """Of a batch that the script's own collate function has made of so many samples. Tensors of several lengths (boxes, packed
@@ -144,7 +179,7 @@ class Step:
 
     def check_taken(self) -> None:
         """Raises RuntimeError where the training loop holds batches that it cannot have trained on."""
-        if self.calls is not None and 0 < self.calls.count < self.taken:
+        if self.checks_calls and self.calls is not None and 0 < self.calls.count < self.taken:
             raise RuntimeError(
                 f"{self.taken} batches were taken from run.loader() for this step, and the model was called "
                 f"{self.calls.count} times: something fetches batches ahead of training on them, so that their samples would "
@@ -182,7 +217,8 @@ class Step:
                 _log.warning("a batch has %d rows and was dealt as %d samples, by which its gradient is weighted: where collate_fn drops "
                              "samples, or the loss is a mean over something else, call run.weight(n) in each step, on all members", *self._odd_rows)
             try:
-                own, total = self._weights_of_batches()
+                own, total = self._weights_of_pass()
+                self._repeats = self._repeats_of_batches() if first else 1.0
             except DynamixError as problem:
                 self._due = None
                 raise DynamixError(f"{problem}: each step of the optimiser takes one batch of run.loader() or more, and a "
@@ -190,7 +226,7 @@ class Step:
         else:
             own, total = self._weights.own, self._wait_for(self._weights)
             self.client.set_weights(own, total)
-        self._share = own / total if total > 0 else 0.0
+        self._share = own / total * self._repeats if total > 0 else 0.0
         self.is_stand_in = total > 0 and own == 0
 
     def share(self) -> Optional[float]:
@@ -208,6 +244,22 @@ class Step:
             own, total = self._share_of_cost.own, self._share_of_cost.total
             self.client.set_weights(own, total)
         return own, total
+
+    def _weights_of_pass(self) -> Tuple[float, float]:
+        """Of what has been taken since the sum before. A later pass over the same batches has their weights."""
+        own, total = self._weights_of_batches()
+        if total != self._summed[1] or total == 0:
+            self._of_pass = own - self._summed[0], total - self._summed[1]
+            self._summed = own, total
+        return self._of_pass
+
+    def _repeats_of_batches(self) -> float:
+        """What a worker's accumulated gradient is multiplied by where stand-ins are among its micro-batches: the script has divided
+        losses by the number of all, and the others are alike."""
+        trained = self.calls is None or not 0 < self.calls.count < self.taken
+        if self.weighs_micro_batches or not trained or not 0 < self._stand_ins < self.taken:
+            return 1.0
+        return self.taken / (self.taken - self._stand_ins)
 
     def note_loss(self, loss: Any) -> None:
         """As it comes by, where the script has not reported it: one number on the host, of a batch that counts."""
@@ -358,7 +410,7 @@ class Step:
         # A pass over replicas whose sum is left to a later one has squares of its own alone.
         measured = self._own_squares and (self._global_squares or not self.replicas)
         unmeasured = bool((self._due or 0) & raw.MEASURE) and not measured
-        square = math.nan if unmeasured else self._plain(self._own_squares)
+        square = math.nan if unmeasured else self._plain(self._own_squares) * self._repeats**2
         if not unmeasured and not math.isfinite(square):  # a GradScaler expects it, and `_finite` tells of it
             square = math.inf if self.scaler is None and self._finite is None else math.nan
         self.client.write_row(square, self._row.data_ptr())

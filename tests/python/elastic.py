@@ -120,17 +120,17 @@ def train(rank, folder, life, sockets, wrapped, loader_workers, stream, passes=1
             note(done=last)
 
         for epoch in range(run.epoch, EPOCHS):
-            taken = counted = 0  # for the step under way
+            taken = 0  # for the step under way
             for numbers, values in loader:
                 step = run.status.step + taken
-                note(step=step, epoch=epoch, samples=numbers.tolist()[:run.counted - counted])
-                taken, counted = taken + 1, run.counted
+                note(step=step, epoch=epoch, samples=numbers.tolist()[:run.counted] if run.taken > taken else [])  # the last batch comes again where the group broke
+                taken += 1
                 loss_of(model, values).backward()
                 waits = awaited is not None and epoch >= EPOCHS // 2 and not os.path.exists(awaited)
                 time.sleep(0.5 if waits else pause)
                 if taken == passes:
                     step_now(step)
-                    taken = counted = 0
+                    taken = 0
             if taken:
                 step_now(step)
         run.close()

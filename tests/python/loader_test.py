@@ -203,8 +203,8 @@ def train_fetching(rank, world, workers, micro):
             optimizer.zero_grad()
             for batch in taken:
                 model(batch[1]).square().mean().backward()
+            assert run.counted == len(without_stand_in(taken[-1][0].tolist())), (run.counted, taken)
             real = [number for batch in taken for number in without_stand_in(batch[0].tolist())]
-            assert run.counted == len(real), (run.counted, taken)
             sizes.add(run.counted)
             numbers += real
             run.average_gradients()
@@ -226,12 +226,11 @@ def accumulate(rank, world, workers, wrapped):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     run = dynamix.join(model, optimizer, agent="off", window_steps=4)
     loader = run.loader(small(600), batch_size=3 + rank, **options)
-    numbers, before = [], 0
+    numbers = []
     for _ in range(2):
         passes = 0
         for batch in loader:
-            numbers += batch[0].tolist()[:run.counted - before]
-            before = run.counted
+            numbers += batch[0].tolist()[:run.counted]
             model(batch[1]).square().mean().backward()
             passes += 1
             if passes % 3 == 0 or run.status.cursor + 3 * 7 > 600:
@@ -239,7 +238,7 @@ def accumulate(rank, world, workers, wrapped):
                     run.average_gradients()
                 optimizer.step()
                 optimizer.zero_grad()
-                before = passes = 0
+                passes = 0
     status = run.status
     run.close()
     return numbers, status.samples, [parameter.tolist() for parameter in model.parameters()]

@@ -28,7 +28,7 @@ class MicroBatches:
         """The training loop was given its next micro-batch."""
         if self._run.taken <= 1:
             self._samples = []
-        self._samples.append(self._run.counted - sum(self._samples))
+        self._samples.append(self._run.counted)
         self._settled = False
 
     def factor(self, divisor: int, last: bool) -> float:
@@ -39,6 +39,7 @@ class MicroBatches:
         """
         if divisor == 1 or not self._samples:
             return 1.0
+        self._run.weigh_micro_batches()
         unit, total = self._samples[0] or 1, sum(self._samples)
         if not last:
             return self._samples[-1] / unit

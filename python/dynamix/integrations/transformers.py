@@ -50,7 +50,7 @@ class _Batches:
         assert self.run is not None and self.loader is not None
         self.given, self.is_over = 0, False
         for batch in self.loader:
-            self.counts.append(self.run.counted - (sum(self.counts) if self.run.taken > 1 else 0))
+            self.counts.append(self.run.counted)
             self.given += 1
             yield batch if self.counts[-1] else _without_items(batch)
         self.is_over = True
@@ -218,7 +218,11 @@ class Joins:
 
     def _factor(self) -> float:
         """The Trainer has divided a mean over samples by the number of micro-batches; they may be of different sizes."""
-        counts = self._batches.counts if self._batches is not None and self._items is None else []
+        if self._batches is None or self._items is not None:
+            return 1.0
+        assert self.dynamix_run is not None
+        self.dynamix_run.weigh_micro_batches()
+        counts = self._batches.counts
         return len(counts) * counts[self._micro_batch] / sum(counts) if sum(counts) else 1.0
 
     def _weighted_backward(self, loss: Any, **kwargs: Any) -> None:
