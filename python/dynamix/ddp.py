@@ -8,6 +8,7 @@ No code of ours runs on a thread of the process group's: such a thread would nee
 while the script ends aborts the process.
 """
 import functools
+import sys
 import weakref
 from typing import Any, Dict, List, NamedTuple, Optional
 
@@ -40,9 +41,10 @@ def _time_broadcasts() -> None:
         if step is not None:
             step.waited(since)
 
-    timed.is_timed = True  # type: ignore[attr-defined]
     wrapped: Any = DistributedDataParallel
-    wrapped._sync_buffers = timed
+    uncompiled: Any = torch.compiler.disable(timed) if "torch._dynamo" in sys.modules else timed  # which would trace the clock
+    uncompiled.is_timed = True
+    wrapped._sync_buffers = uncompiled
 
 
 class _Pending(NamedTuple):
