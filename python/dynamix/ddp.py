@@ -42,7 +42,8 @@ def _time_broadcasts() -> None:
             step.waited(since)
 
     wrapped: Any = DistributedDataParallel
-    uncompiled: Any = torch.compiler.disable(timed) if "torch._dynamo" in sys.modules else timed  # which would trace the clock
+    compiler: Any = torch.compiler
+    uncompiled: Any = compiler.disable(timed) if "torch._dynamo" in sys.modules else timed  # which would trace the clock
     uncompiled.is_timed = True
     wrapped._sync_buffers = uncompiled
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import functools
 import multiprocessing
 import operator
 import os
@@ -402,9 +403,10 @@ class Loader(DataLoader[_Sample]):
                 if self._held < self._fetch_ahead:
                     self._held += 1
                 else:
-                    taken = self._take()
-                    if self._is_collated_apart and self._fetch_ahead == 0:
-                        step.see_rows(batch, taken.own)
+                    if step.opened and not step.peers.elastic:
+                        step.hold_back(functools.partial(self._take_and_look, batch))
+                    else:
+                        self._take_and_look(batch)
                 step.fetched(began, batch)
                 yield batch
                 began = step.fetching()
@@ -428,6 +430,11 @@ class Loader(DataLoader[_Sample]):
         for _ in range(self._held):
             self._take()
         self._held = 0
+
+    def _take_and_look(self, batch: Any) -> None:
+        taken = self._take()
+        if self._is_collated_apart and self._fetch_ahead == 0:
+            self._step.see_rows(batch, taken.own)
 
     def _take(self) -> raw.Deal:
         taken = self._client.deliver()

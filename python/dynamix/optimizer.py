@@ -40,6 +40,9 @@ class Steps(Protocol):
 
     def after_step(self, skipped: bool) -> None: ...
 
+    def clear_gradients(self) -> None:
+        """Gradients of an optimiser have been dropped."""
+
     def leave_out_step(self) -> None:
         """The GradScaler is done with this step; where the optimiser did not step, the step was left out."""
 
@@ -196,6 +199,14 @@ class Round:
     def awaits_gradients(self) -> bool:
         return self._run.awaits_gradients
 
+    @property
+    def is_begun(self) -> bool:
+        """Some optimiser has stepped, and not all have."""
+        return bool(self._stepped)
+
+    def clear_gradients(self) -> None:
+        self._run.clear_gradients()
+
     def note_loss(self, loss: Any) -> None:
         self._run.note_loss(loss)
 
@@ -284,8 +295,12 @@ def swap_optimizer(optimizer: Optimizer, run: Round, number: int = 0) -> Swap:
         run.after(number)
         return loss if closure is not None else result
 
+    def zero_grad(self: Any, *args: Any, **kwargs: Any) -> None:
+        original.zero_grad(self, *args, **kwargs)
+        run.clear_gradients()
+
     step.hooked = True  # type: ignore[attr-defined]  # Torch need not wrap it for its profiler: the inner one is
-    swap = Swap(optimizer, {"step": step, _JOINED: True})
+    swap = Swap(optimizer, {"step": step, "zero_grad": zero_grad, _JOINED: True})
     patched[0] = swap.hide("step")
     if getattr(patched[0], "_wrapped_by_lr_sched", False):  # what a scheduler looks for
         step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]

@@ -226,6 +226,8 @@ class Run(Stepping):
             self._step.replicas = self._hook.replicas
         if self._state is not None and not self.came_in:
             self._load(self._state)
+        reference = weakref.ref(self)
+        self._step.leave_out = lambda in_time: (found := reference()) is not None and found._leave_out_unmade(in_time)
         self._step.calls, self._step.checks_calls = Calls(self._step.begin_pass), fetch_ahead is None
         self._call_hook = self._called.register_forward_pre_hook(self._step.calls)
         if self._peers.size > 1 and not self._by_loss and not is_sharded(self._model):
@@ -287,7 +289,9 @@ class Run(Stepping):
         for an empty one. It is differentiable: a loss over it, or a mean over a member's own rows of it, has the gradient of the
         joined batch once gradients are averaged. Where the group of an elastic run breaks, the own tensor: the step is dropped.
         """
-        return gather(tensor, self._ready(), self._peers)
+        step = self._ready()
+        step.settle()
+        return gather(tensor, step, self._peers)
 
     def average_gradients(self) -> None:
         """Replaces the gradients by their mean over the joined batch: for models without DistributedDataParallel, between
@@ -357,6 +361,7 @@ class Run(Stepping):
             correct: how many samples of the batch were classified correctly.
         """
         step = self._ready()
+        step.settle()
         if step.counted == 0:
             return
         if loss is not None:
@@ -382,12 +387,16 @@ class Run(Stepping):
     def counted(self) -> int:
         """Samples of the batch at hand that count: 0 where the epoch had none left for this worker, which has a stand-in. Of several
         micro-batches in a step: of the newest."""
-        return self._ready().newest
+        step = self._ready()
+        step.settle()
+        return step.newest
 
     @property
     def taken(self) -> int:
         """Batches that the training loop has taken for the step at hand."""
-        return self._ready().taken
+        step = self._ready()
+        step.settle()
+        return step.taken
 
     @property
     def share(self) -> float:

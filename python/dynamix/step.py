@@ -73,6 +73,9 @@ class Step:
         self.checks_calls = False           # a step that calls the model less often than it takes batches is refused
         self.leaves: Callable[[], Iterable[torch.Tensor]] = lambda: ()  # of the model, that gradients are accumulated in
         self.weighs_micro_batches = False   # somebody has, by their samples: those of a step are not alike
+        self.leave_out: Callable[[bool], object] = lambda _: None  # the step, whose gradients were summed; False: it is too late
+        self.cleared = False                # the optimiser's gradients, since they were summed
+        self._held_back: Optional[Callable[[], None]] = None  # takes a batch that is of this step, or of the next
         self._is_called = False             # the model, by the script, and not what lies in it
         self._dropping: List[Any] = []      # hooks that make a stand-in's gradients zeros
         self.thread: Optional[int] = None   # of the newest step
@@ -125,6 +128,7 @@ class Step:
 
     def _forget_batches(self) -> None:
         self.counted = self.newest = self.taken = self._dealt = self._stand_ins = 0
+        self.cleared, self._held_back, self._held_passes, self._taken_at_sum = False, None, False, 0
         self._untrained: Deque[int] = collections.deque()  # samples of batches that have been taken, and have seen no forward pass
         self._summed = self._of_pass = 0.0, 0.0  # weights of what had been taken at the newest sum, and of that sum alone
         self._drop_gradients(False)
@@ -136,6 +140,8 @@ class Step:
 
     def take(self, delivered: raw.Deal) -> None:
         """The training loop is given this batch."""
+        if self.cleared:
+            self.leave_out(False)
         self.taken += 1
         self._dealt += delivered.own
         samples = delivered.own
@@ -152,6 +158,7 @@ class Step:
 
     def begin_pass(self) -> None:
         """A forward pass through the model: of the oldest batch that has seen none, as a loop may take several before it trains."""
+        self._held_passes = self._held_back is not None
         self._is_called = True
         if self._untrained:
             self._drop_gradients(self._untrained.popleft() == 0)
@@ -167,6 +174,34 @@ class Step:
     def release(self) -> None:
         """The run is closed."""
         self._drop_gradients(False)
+
+    def hold_back(self, take: Callable[[], None]) -> None:
+        """The training loop is given a batch behind gradients that were summed. It is one more of this step, unless these are dropped:
+        then the optimiser has left the step out, and this is the next one's."""
+        self.settle()
+        self._held_back = take
+        if self.cleared:
+            self.settle()
+
+    def settle(self) -> None:
+        """What is held back is needed, or the gradients have been dropped."""
+        take, self._held_back = self._held_back, None
+        if take is None:
+            return
+        passes = self._held_passes
+        if self.cleared or all(leaf.grad is None for leaf in self.leaves()):
+            self.leave_out(True)
+        take()
+        if passes:
+            self.begin_pass()
+
+    def clear(self) -> None:
+        """The optimiser's gradients are dropped."""
+        if self.opened:
+            self.cleared = True
+            self.settle()
+        if self.opened and self.taken > self._taken_at_sum:
+            self.leave_out(False)
 
     def see_rows(self, batch: Any, dealt: int) -> None:
         """Of a batch that the script's own collate function has made of so many samples. Tensors of several lengths (boxes, packed
@@ -196,6 +231,7 @@ class Step:
 
     def weigh(self, amount: float) -> None:
         """The loss is a mean over so many items instead of samples. Once a step, on all members."""
+        self.settle()
         if self._weights is not None:
             raise RuntimeError("run.weight() was called twice in one step; tell the sum over its micro batches at once")
         if not 0 <= amount < math.inf:
@@ -205,6 +241,8 @@ class Step:
     def open(self) -> None:
         """The gradients of a backward pass are about to be summed."""
         # Of several passes before one optimiser's step the first is measured: behind it gradients hold those of others.
+        self.settle()
+        self.cleared, self._taken_at_sum = False, self.taken
         first = self._due is None
         if not self._row_written:  # each batch that was taken may have become a reason
             self._due = self.client.due()
@@ -268,6 +306,7 @@ class Step:
 
     def scale_loss(self, loss: torch.Tensor) -> torch.Tensor:
         """What sums gradients divides by the number of members, and nobody sees them before."""
+        self.settle()
         if self.taken > 1:
             raise RuntimeError(f"{self.taken} batches were taken for this step: with weighting=\"loss\" a step takes one, since "
                                "the weight of the first depends on those behind it")

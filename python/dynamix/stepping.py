@@ -24,6 +24,7 @@ class Stepping(Membership):
     _closed: bool
     _distributed: bool
     _warned: bool
+    _is_told_of_unmade = False
     _equality: Optional[Equality]
     _round: Round
 
@@ -52,6 +53,7 @@ class Stepping(Membership):
             return 1.0
         if self._is_over:
             return None
+        step.settle()
         step.check_taken()
         if self._equality is not None:
             self._equality.look(step.client.delivered.epoch, self._optimizers[0])
@@ -96,7 +98,29 @@ class Stepping(Membership):
             if self.before_step() is not None:
                 self._step.complete(skipped=True)
 
+    def clear_gradients(self) -> None:
+        """By an optimiser's `zero_grad`."""
+        if not self._closed and self._step is not None and not self._round.is_begun:
+            self._step.clear()
+
+    def _leave_out_unmade(self, in_time: bool) -> bool:
+        """The script has dropped gradients that were summed, or a GradScaler has that nobody told of. `in_time`: before the run knew of
+        batches behind them. Returns whether the step is left out."""
+        if self._round.is_begun or self._step is None:
+            return False
+        if not self._is_told_of_unmade:
+            self._is_told_of_unmade = True
+            _log.warning("the gradients of step %d were dropped before the optimiser stepped by them: %s. Further ones are left out without "
+                         "a word. Where a GradScaler does that, give it to dynamix.join(scaler=...)", self._step.client.status().step,
+                         "the step is left out, and its samples are used up" if in_time else "its samples are counted in the next step")
+        if in_time:
+            self.leave_out_step()
+        return in_time
+
     @property
     def batches_taken(self) -> int:
         """For the step under way."""
-        return self._step.taken if self._step is not None else 0
+        if self._step is None:
+            return 0
+        self._step.settle()
+        return self._step.taken

@@ -1,5 +1,7 @@
 """Several micro-batches in one step: a stand-in among them counts for nothing, and what is reported is of all of them."""
 import contextlib
+import io
+import logging
 import math
 import unittest
 
@@ -13,10 +15,10 @@ import dynamix
 COUNT, FEATURES, BATCH = 17, 4, 8  # two steps of both members: one of 8 samples each, and one of a single sample
 
 
-def data():
+def data(count=COUNT):
     generator = torch.Generator().manual_seed(3)
-    return torch.utils.data.TensorDataset(torch.arange(COUNT), torch.randn(COUNT, FEATURES, generator=generator, dtype=torch.float64),
-                                          torch.randn(COUNT, 1, generator=generator, dtype=torch.float64))
+    return torch.utils.data.TensorDataset(torch.arange(count), torch.randn(count, FEATURES, generator=generator, dtype=torch.float64),
+                                          torch.randn(count, 1, generator=generator, dtype=torch.float64))
 
 
 def net():
@@ -24,9 +26,9 @@ def net():
     return nn.Linear(FEATURES, 1).double()
 
 
-def mean_gradient(chosen):
+def mean_gradient(chosen, dataset=None):
     """Over these samples."""
-    reference, (_, inputs, targets) = net(), data()[chosen]
+    reference, (_, inputs, targets) = net(), (dataset or data())[chosen]
     nn.functional.mse_loss(reference(inputs), targets).backward()
     return reference.weight.grad
 
@@ -87,6 +89,64 @@ class StandIns(unittest.TestCase):
                 for counted, error in ranks.run(accumulate, 2, way):
                     self.assertEqual(sorted(counted), [[8, 0], [8, 1]])
                     self.assertLess(error, 1e-12)
+
+
+def leave_out(rank, world, way):
+    """In a training of 48 samples whose second step is left out: the errors of the gradients, batches of each step made, steps, samples
+    and progress of the run, and what was told."""
+    told, plain = io.StringIO(), net()
+    logging.getLogger("dynamix").addHandler(logging.StreamHandler(told))
+    model = plain if way == "plain" else DistributedDataParallel(plain)
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1.0)
+    run = dynamix.join(model, optimizer, agent="off", rule="linear")
+    dataset, errors, rates = data(48), [], []
+    for number, (chosen, inputs, targets) in enumerate(run.loader(dataset, batch_size=(2, 6)[rank])):
+        counted = run.counted if way == "counting" else len(chosen)  # asked before gradients are dropped
+        if way not in ("between", "behind"):
+            optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(inputs), targets)
+        if way == "between":
+            optimizer.zero_grad()
+        if way == "scaler":
+            scaler.scale(loss * math.inf if number == 1 else loss).backward()
+            scaler.unscale_(optimizer)
+        else:
+            loss.backward()
+        if way == "plain":
+            run.average_gradients()
+        if number != 1:
+            joined = mean_gradient([each for own in of_all(chosen.tolist()[:counted]) for each in own], dataset)
+            errors.append(float((plain.weight.grad - joined).abs().max()))
+        if way == "scaler":
+            scaler.step(optimizer)
+            scaler.update()
+        elif number != 1:
+            optimizer.step()
+        if way == "behind":
+            optimizer.zero_grad()
+        rates.append(run.progress)
+    found = max(errors), run.status.step, run.status.samples, rates
+    run.close()
+    return found, told.getvalue()
+
+
+class LeftOut(unittest.TestCase):
+    def test_steps_are_skipped_and_the_next_ones_are_those_of_their_own_batches(self):
+        for way in ("before", "between", "behind", "plain", "scaler"):
+            with self.subTest(way=way):
+                for (error, steps, samples, progress), told in ranks.run(leave_out, 2, way):
+                    self.assertLess(error, 1e-12)
+                    self.assertEqual((steps, samples), (6, 48))
+                    self.assertEqual(progress[-1], 5)
+                    self.assertRegex(told, "gradients of step 1 were dropped.*is left out.*GradScaler")
+                    self.assertEqual(told.count("dropped"), 1)
+
+    def test_steps_are_told_of_where_it_is_too_late(self):
+        for (error, _, samples, _), told in ranks.run(leave_out, 2, "counting"):
+            self.assertLess(error, 1e-12)
+            self.assertEqual(samples, 48)
+            self.assertRegex(told, "gradients of step 1 were dropped.*counted in the next step")
 
 
 if __name__ == "__main__":
