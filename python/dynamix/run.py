@@ -354,7 +354,7 @@ class Run(Stepping):
 
     def report(self, loss: Optional[Any] = None, correct: Optional[int] = None) -> None:
         """What this worker's batch of the present step showed, for reports and policies. Call it before the optimiser's
-        step, as often as is convenient. A loss that passes through `scale`, `backward` or an optimiser's closure is known.
+        step, as often as is convenient: of each micro-batch, where a step has several. A loss that passes through `scale`, `backward` or an optimiser's closure is known.
 
         Args:
             loss: mean over the batch. Reading a tensor waits for its device.
@@ -362,12 +362,9 @@ class Run(Stepping):
         """
         step = self._ready()
         step.settle()
-        if step.counted == 0:
-            return
-        if loss is not None:
-            step.loss = float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
-        if correct is not None:
-            step.correct = float(correct) / step.counted
+        if step.newest > 0:
+            step.report(None if loss is None else float(loss.detach() if isinstance(loss, torch.Tensor) else loss),
+                        None if correct is None else float(correct))
 
     def evaluated(self, *, accuracy: float = -1.0, test_loss: float = math.nan, train_loss: float = math.nan) -> None:
         """The model was evaluated, on all members; that of member 0 counts. Accuracy 0 to 1, losses of any sign; leave out what is

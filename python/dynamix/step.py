@@ -18,7 +18,7 @@ import logging
 import math
 import threading
 import time
-from typing import Any, Callable, Deque, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -83,6 +83,7 @@ class Step:
         self.progress = 0.0                 # of the schedules, in steps of the base batch
         self.loss = math.nan
         self.correct = -1.0
+        self._reports: Dict[int, Tuple[int, Optional[float], Optional[float]]] = {}  # by micro-batch: samples, loss, correct ones
         self.loads_rows = False             # the same on all members: rows may travel behind the last bucket
         self.buffers: Callable[[], Iterable[torch.Tensor]] = lambda: ()  # of the model
         self.replicas = 0                   # of each shard of the gradients; 0: every member has all of them
@@ -303,6 +304,21 @@ class Step:
         """As it comes by, where the script has not reported it: one number on the host, of a batch that counts."""
         if math.isnan(self.loss) and self.counted and isinstance(loss, torch.Tensor) and loss.numel() == 1 and not loss.is_cuda:
             self.loss = float(loss.detach())
+
+    def report(self, loss: Optional[float], correct: Optional[float]) -> None:
+        """Of the micro-batch at hand; what was reported of it before is replaced. The step's are means over the samples of all that
+        are reported."""
+        if correct is not None and correct > self.newest:  # once, of all of them
+            self.correct = correct / self.counted
+            correct = None
+        before = self._reports.get(self.taken, (0, None, None))
+        self._reports[self.taken] = self.newest, before[1] if loss is None else loss, before[2] if correct is None else correct
+        losses = [(samples, value) for samples, value, _ in self._reports.values() if value is not None and samples]
+        if losses:
+            self.loss = math.fsum(samples * value for samples, value in losses) / sum(samples for samples, _ in losses)
+        right = [(samples, value) for samples, _, value in self._reports.values() if value is not None and samples]
+        if right:
+            self.correct = sum(value for _, value in right) / sum(samples for samples, _ in right)
 
     def scale_loss(self, loss: torch.Tensor) -> torch.Tensor:
         """What sums gradients divides by the number of members, and nobody sees them before."""
@@ -532,6 +548,7 @@ class Step:
         self._reset()
         self._forget_batches()
         self.loss, self.correct, self.learning_rate = math.nan, -1.0, -1.0
+        self._reports.clear()
         self._restart_host_clock(now)
 
     def _seconds(self, now: float) -> StepSeconds:

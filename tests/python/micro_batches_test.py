@@ -149,5 +149,28 @@ class LeftOut(unittest.TestCase):
             self.assertRegex(told, "gradients of step 1 were dropped.*counted in the next step")
 
 
+def report(rank, world):
+    """What the run was told of a step of two micro-batches."""
+    model = DistributedDataParallel(net())
+    optimizer, told = torch.optim.SGD(model.parameters(), lr=0.01), []
+    run = dynamix.join(model, optimizer, agent="off")
+    loader = run.loader(data(), batch_size=BATCH)
+    complete, run._client.complete = run._client.complete, lambda times: (told.append((times.loss, times.correct)), complete(times))
+    for number, (_, inputs, targets) in enumerate(loader):
+        (nn.functional.mse_loss(model(inputs), targets) / 2).backward()
+        run.report(loss=9.0, correct=0)
+        run.report(loss=(2.0, 11.0)[number])
+        run.report(correct=min(run.counted, 6))
+    optimizer.step()
+    run.close()
+    return told
+
+
+class Reports(unittest.TestCase):
+    def test_of_micro_batches_are_means_over_their_samples(self):
+        found = sorted(ranks.run(report, 2))
+        self.assertEqual(found, [[(2.0, 6 / 8)], [((8 * 2.0 + 11.0) / 9, 7 / 9)]])
+
+
 if __name__ == "__main__":
     unittest.main()
