@@ -192,6 +192,7 @@ class Round:
         self._count = count
         self._stepped: Set[int] = set()
         self._factor: Optional[float] = None
+        self._is_made = False    # by any
         self._batches = 0        # that had been taken when the round began
         self.is_stepping = False  # an optimiser that joined, or one within it
 
@@ -222,17 +223,20 @@ class Round:
             self.after(number)
         return self._factor
 
-    def after(self, number: int) -> None:
+    def after(self, number: int, is_made: bool = True) -> None:
+        """`is_made`: not left out by the optimiser itself."""
         self._stepped.add(number)
+        self._is_made = self._is_made or is_made
         if len(self._stepped) == self._count:
             self.end()
 
     def end(self) -> bool:
         """Those that have not stepped are left out. Returns whether any has."""
-        any_stepped, factor = bool(self._stepped), self._factor
+        any_stepped, factor, is_made = bool(self._stepped), self._factor, self._is_made
         self._stepped.clear()
+        self._is_made = False
         if any_stepped and factor is not None:
-            self._run.after_step(False)
+            self._run.after_step(not is_made)
         return any_stepped
 
 
@@ -292,7 +296,8 @@ def swap_optimizer(optimizer: Optimizer, run: Round, number: int = 0) -> Swap:
             result = _with_factor(self, factor, lambda: inner(*args, **kwargs))
         finally:
             run.is_stepping = False
-        run.after(number)
+        found = getattr(self, "found_inf", None)  # a GradScaler's, of an optimiser that leaves steps out itself: a fused one
+        run.after(number, found is None or not bool(found))
         return loss if closure is not None else result
 
     def zero_grad(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -250,7 +250,27 @@ def overflow(rank, world):
     return steps
 
 
+def overflow_fused(rank, world):
+    """Steps and progress of a run whose fused optimiser leaves one of eight steps out itself."""
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    run = dynamix.join(model, optimizer, scaler=scaler, agent="off")
+    for number, (values,) in enumerate(run.loader(torch.utils.data.TensorDataset(torch.randn(64, 4)), batch_size=4)):
+        optimizer.zero_grad()
+        scaler.scale(model(values).square().mean() * (float("inf") if number == 3 else 1)).backward()
+        run.average_gradients()
+        scaler.step(optimizer)
+        scaler.update()
+    found = run.status.step, run.progress
+    run.close()
+    return found
+
+
 class Overflow(unittest.TestCase):
+    def test_of_a_fused_optimiser_is_no_progress(self):
+        self.assertEqual(ranks.run(overflow_fused, 2), [(8, 7.0)] * 2)
+
     def test_uses_a_step_up_without_the_optimiser(self):
         self.assertEqual(ranks.run(overflow, 2), [8, 8])
 
