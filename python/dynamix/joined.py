@@ -34,11 +34,12 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, *gradients: Any) -> Any:
         step: Step = context.step
-        (first, count, _), share = context.place, step.share()
+        first, count, _ = context.place
         summed: torch.Tensor = gradients[0].contiguous().clone()
         own = torch.zeros(context.shape, dtype=summed.dtype, device=summed.device)
-        multiply(summed, 1.0 if share is None else share)
         try:
+            share = step.share()
+            multiply(summed, 1.0 if share is None else share)
             step.wait(context.peers.all_reduce(as_real(summed)))
         except Broken:  # the step is dropped
             return own, None, None, None

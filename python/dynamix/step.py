@@ -77,6 +77,7 @@ class Step:
         self.cleared = False                # the optimiser's gradients, since they were summed
         self._held_back: Optional[Callable[[], None]] = None  # takes a batch that is of this step, or of the next
         self._is_called = False             # the model, by the script, and not what lies in it
+        self._weighs: Optional[bool] = None  # all members do; None: not known yet
         self._dropping: List[Any] = []      # hooks that make a stand-in's gradients zeros
         self.thread: Optional[int] = None   # of the newest step
         self.learning_rate = -1.0           # that the optimiser uses in this step
@@ -113,6 +114,7 @@ class Step:
         self.is_stand_in = False  # the batches at hand count for nothing, and those of other members do
         self._measures = False
         self._weights: Optional[Sum] = None
+        self._given: Optional[float] = None  # by `weigh`
         self._rows: Optional[Gathering] = None
         self._square_sum: Optional[Sum] = None
         self._row_written = False
@@ -233,17 +235,35 @@ class Step:
     def weigh(self, amount: float) -> None:
         """The loss is a mean over so many items instead of samples. Once a step, on all members."""
         self.settle()
-        if self._weights is not None:
+        if self._given is not None:
             raise RuntimeError("run.weight() was called twice in one step; tell the sum over its micro batches at once")
         if not 0 <= amount < math.inf:
             raise ValueError(f"run.weight({amount}): a weight is a finite number that is not negative")
-        self._weights = self.peers.sum(float(amount) if self.counted else 0.0)
+        self._given = float(amount) if self.counted else 0.0
+        if self._weighs is not None:
+            self._agree_on_weights()
+
+    def _agree_on_weights(self) -> None:
+        """That weights are given, or none. Known from the first step on; without that, those who give some would wait for the others."""
+        is_given = self._given is not None
+        if self._weighs is None:
+            rows = self._wait_for(self.peers.gather(torch.tensor([1 + is_given], dtype=torch.int64, device="cpu")))[:, 0].tolist()
+            if {1, 2} <= set(rows):  # 0: of one that is absent
+                raise DynamixError(f"run.weight() was called in this step on member {rows.index(2)} and not on member {rows.index(1)}: call it on "
+                                   "all members in each step, with 0 where there is nothing to weigh, or never")
+            self._weighs = is_given
+        if is_given != self._weighs:
+            raise RuntimeError(f"run.weight() was {'' if is_given else 'not '}called in this step, and {'not ' if is_given else ''}in the first one: "
+                               "call it on all members in each step, with 0 where there is nothing to weigh, or never")
+        if self._given is not None and self._weights is None:
+            self._weights = self.peers.sum(self._given)
 
     def open(self) -> None:
         """The gradients of a backward pass are about to be summed."""
         # Of several passes before one optimiser's step the first is measured: behind it gradients hold those of others.
         self.settle()
         self.cleared, self._taken_at_sum = False, self.taken
+        self._agree_on_weights()
         first = self._due is None
         if not self._row_written:  # each batch that was taken may have become a reason
             self._due = self.client.due()
@@ -273,6 +293,7 @@ class Step:
         is under way."""
         if self._by_loss or self.taken == 0:
             return None
+        self._agree_on_weights()
         own, total = self._weights_of_batches() if self._weights is None else (self._weights.own, self._weights.wait())
         return own / total if total > 0 else 0.0
 
@@ -562,7 +583,8 @@ class Step:
         return known if known is not None and not self._by_loss else StepSeconds(math.nan, math.nan, math.nan)
 
     def drop(self) -> None:
-        """Nothing of the step under way counts."""
+        """Nothing of the step under way counts, and members may have come."""
+        self._weighs = None
         self._reset()
         self.start_epoch()
         self.progress = self.client.status().progress

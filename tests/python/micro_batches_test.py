@@ -1,4 +1,5 @@
-"""Several micro-batches in one step: a stand-in among them counts for nothing, and what is reported is of all of them."""
+"""Several micro-batches in one step: a stand-in among them counts for nothing, and what is reported is of all of them. Steps
+that are left out, and those that one member alone weighs."""
 import contextlib
 import io
 import logging
@@ -170,6 +171,42 @@ class Reports(unittest.TestCase):
     def test_of_micro_batches_are_means_over_their_samples(self):
         found = sorted(ranks.run(report, 2))
         self.assertEqual(found, [[(2.0, 6 / 8)], [((8 * 2.0 + 11.0) / 9, 7 / 9)]])
+
+
+def weigh_sometimes(rank, world, way):
+    """Why a training ends in which not every member weighs each step, and after how many steps."""
+    plain = net()
+    model = plain if way == "plain" else DistributedDataParallel(plain)
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.01)
+    run = dynamix.join(model, optimizer, agent="off")
+    try:
+        for number, (_, inputs, targets) in enumerate(run.loader(data(48), batch_size=BATCH)):
+            optimizer.zero_grad()
+            if rank == 0 or way == "later" and number == 0:
+                run.weight(len(inputs))
+            loss = nn.functional.mse_loss(model(inputs), targets)
+            (run.gather(loss.reshape(1)).mean() if way == "gathered" else loss).backward()
+            if way == "plain":
+                run.average_gradients()
+            optimizer.step()
+    except RuntimeError as problem:
+        steps = run.status.step
+        run.close(str(problem), succeeded=False)
+        return steps, str(problem)
+
+
+class Weights(unittest.TestCase):
+    def test_that_one_member_alone_gives_are_refused_on_all(self):
+        for way in ("ddp", "plain", "gathered"):
+            for steps, text in ranks.run(weigh_sometimes, 2, way):
+                self.assertEqual(steps, 0)
+                self.assertIn("called in this step on member 0 and not on member 1: call it on all members", text)
+
+    def test_that_a_member_leaves_out_later_are_refused(self):
+        other, own = ranks.run(weigh_sometimes, 2, "later")
+        self.assertIn("not called in this step, and in the first one", own[1])
+        self.assertRegex(other[1], "member 1 has left after 1 steps")
+        self.assertEqual((own[0], other[0]), (1, 1))
 
 
 if __name__ == "__main__":
