@@ -427,6 +427,7 @@ class Loader(DataLoader[_Sample]):
 
     def hand_over(self) -> None:
         """No more is fetched in this epoch: the training loop goes on with what was fetched ahead."""
+        self._step.settle()
         for _ in range(self._held):
             self._take()
         self._held = 0

@@ -192,7 +192,8 @@ class Step:
         if take is None:
             return
         passes = self._held_passes
-        if self.cleared or all(leaf.grad is None for leaf in self.leaves()):
+        is_sharded = self._by_loss or self.replicas > 0  # a member may have no part of any gradient
+        if self.cleared or not is_sharded and all(leaf.grad is None for leaf in self.leaves()):
             self.leave_out(True)
         take()
         if passes:
