@@ -117,8 +117,7 @@ class Step:
         self._given: Optional[float] = None  # by `weigh`
         self._rows: Optional[Gathering] = None
         self._square_sum: Optional[Sum] = None
-        self._row_written = False
-        self._on_device = False
+        self._row_written = self._on_device = False
         self._own_squares.clear()
         self._global_squares.clear()
         if self._finite is not None:
@@ -171,8 +170,8 @@ class Step:
         if drops != bool(self._dropping):
             for hook in self._dropping:
                 hook.remove()
-            leaves: List[Any] = [leaf for leaf in self.leaves() if leaf.requires_grad] if drops else []
-            self._dropping = [leaf.register_hook(torch.zeros_like) for leaf in leaves]
+            leaves: Iterable[Any] = self.leaves() if drops else ()
+            self._dropping = [leaf.register_hook(torch.zeros_like) for leaf in leaves if leaf.requires_grad]
 
     def release(self) -> None:
         """The run is closed."""
