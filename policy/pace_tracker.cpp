@@ -12,6 +12,8 @@ constexpr std::size_t points_max = 24;
 constexpr double near_batch = 0.1;             ///< relative distance within which measurements share a point
 constexpr double drift = 1;                    ///< standard deviations a step that are not evidence
 constexpr double threshold = 6;                ///< standard deviations of evidence that make a change
+constexpr double outlying = 4;                 ///< standard deviations that a step counts as at most, for a change
+constexpr double believed_factor = 2;          ///< of a single step at a new batch size
 constexpr double short_seconds = 0.02;         ///< steps below it make many an hour, and have to give more evidence
 constexpr double clipped = 1.5;                ///< standard deviations that a step counts as at most, for the noise
 constexpr double clipped_variance = 0.7785;    ///< of a standard normal number, where it is clipped so
@@ -65,6 +67,18 @@ double pace_tracker::seconds(double batch) const {
   return curve_.seconds(batch) * std::exp(pace_);
 }
 
+/// What a first step at a batch size beyond all others is taken for: it may have been interrupted, and says no more than
+/// a factor beyond what a fixed or a proportional cost would make of the nearest point.
+double pace_tracker::possible(double batch, double log_seconds) const {
+  if (points_.empty())
+    return log_seconds;
+  const double nearest = std::clamp(batch, points_.front().batch, points_.back().batch);
+  const double fixed = std::log(curve_.seconds(nearest));
+  const double proportional = fixed + std::log(batch / nearest);
+  const double margin = std::log(believed_factor);
+  return std::clamp(log_seconds, std::min(fixed, proportional) - margin, std::max(fixed, proportional) + margin);
+}
+
 void pace_tracker::measure(double batch, double seconds) {
   if (!std::isfinite(batch) || !std::isfinite(seconds) || batch <= 0 || seconds <= 0)
     return;
@@ -74,39 +88,47 @@ void pace_tracker::measure(double batch, double seconds) {
   if (known == nullptr && !between) { // what is expected here is a guess, which says nothing of a change of speed
     if (points_.size() < points_max) {
       const auto place = std::ranges::lower_bound(points_, batch, {}, &point::batch);
-      points_.insert(place, {.batch = batch, .log_seconds = std::log(seconds) - pace_, .weight = 1});
+      points_.insert(place, {.batch = batch, .log_seconds = possible(batch, std::log(seconds) - pace_), .weight = 1});
       fit();
     }
     return;
   }
   const double ratio = std::log(seconds / curve_.seconds(batch));
   spread(ratio);
-  const double residual = ratio - pace_;
   const double variance = std::max(varied_steps_ == 0 ? first_variance : variance_, least_variance);
-  const double deviations = residual / std::sqrt(variance);
+  const double deviation = std::sqrt(variance);
+  const double deviations = std::clamp((ratio - pace_) / deviation, -outlying, outlying);
+  const double counted = pace_ + deviations * deviation;
   const double enough = threshold_of(this->seconds(batch));
-  const bool slower = slower_.add(deviations, ratio, enough);
-  if (slower || faster_.add(-deviations, ratio, enough)) {
+  const bool slower = slower_.add(deviations, counted, enough);
+  const bool faster = faster_.add(-deviations, counted, enough);
+  // One step may be as far out as an evaluation behind it made it; a second one in a row tells the new speed.
+  const bool outlier = std::abs(deviations) == outlying;
+  const bool again = outlier && deviations == outlier_before_;
+  outlier_before_ = outlier ? deviations : 0;
+  if (slower || faster || again) {
     const auto& found = slower ? slower_ : faster_;
-    newest_change_ = std::exp(std::clamp(found.ratio_sum / found.steps - pace_, -change_reported, change_reported));
-    pace_ = found.ratio_sum / found.steps;
-    paced_steps_ = found.steps;
+    const double pace = again ? ratio : found.ratio_sum / found.steps;
+    newest_change_ = std::exp(std::clamp(pace - pace_, -change_reported, change_reported));
+    pace_ = pace;
+    paced_steps_ = again ? 1 : found.steps;
     slower_ = faster_ = {};
     ++changes_;
     return;
   }
+  const double residual = std::clamp(deviations, -clipped, clipped) * deviation;
   varied_steps_ = std::min(varied_steps_ + 1, remembered_steps);
   if (varied_steps_ == 1)
     variance_ = first_variance;
-  variance_ += (std::min(residual * residual, clipped * clipped * variance) / clipped_variance - variance_) /
-               (varied_steps_ + 1);
+  variance_ += (residual * residual / clipped_variance - variance_) / (varied_steps_ + 1);
   paced_steps_ = std::min(paced_steps_ + 1, averaged_steps);
+  const double expected = std::log(curve_.seconds(batch)) + pace_ + residual;
   pace_ += residual / (paced_steps_ + 1);
   if (known == nullptr)
     return;
   known->weight = std::min(known->weight + 1, static_cast<double>(remembered_steps));
   known->batch += (batch - known->batch) / known->weight;
-  known->log_seconds += (std::log(seconds) - pace_ - known->log_seconds) / known->weight;
+  known->log_seconds += (expected - pace_ - known->log_seconds) / known->weight;
   fit();
 }
 

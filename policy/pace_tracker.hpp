@@ -24,7 +24,8 @@ pace_estimate checked(const pace_estimate& told);
 /// Learns the shape of t(b) and a pace that scales it. Between two changes of speed the pace is the mean of what was
 /// measured since the first, so noise falls with the root of the steps. A change is found by Page's CUSUM ("Continuous
 /// inspection schemes", Biometrika 1954) on the logarithm of measured over expected seconds, in standard deviations
-/// that are measured too: a large change at the first step, a small one after some. By Siegmund's approximation
+/// that are measured too: a large change at the second step, a small one after some. One step alone, however long (a
+/// checkpoint, an evaluation), is bounded evidence and no change. By Siegmund's approximation
 /// ("Sequential Analysis", 1985) steady noise looks like a change once in 400,000 steps, or in two hours of steps below
 /// 20 ms.
 class pace_tracker {
@@ -52,12 +53,13 @@ private:
   /// One side of the CUSUM: what speaks for a change, and since when.
   struct suspicion {
     double evidence = 0;
-    double ratio_sum = 0; ///< logarithms of measured over the curve's seconds
+    double ratio_sum = 0; ///< logarithms of measured over the curve's seconds, as far as they count
     std::uint32_t steps = 0;
 
     bool add(double deviations, double ratio, double enough);
   };
   point* find(double batch);
+  double possible(double batch, double log_seconds) const;
   void fit();
   void spread(double ratio);
 
@@ -73,6 +75,7 @@ private:
   std::uint32_t spread_steps_ = 0;
   suspicion slower_;
   suspicion faster_;
+  double outlier_before_ = 0; ///< standard deviations of the step before, if as many as count or more; else 0
   std::uint64_t changes_ = 0;
   double newest_change_ = 1;
 };

@@ -248,6 +248,31 @@ TEST(Balance, FollowsASlowWorkerWithinThreeSteps) {
   }
 }
 
+/// As a checkpoint or an evaluation by one of them makes a step long.
+TEST(Balance, KeepsEqualWorkersNearEvenWhereOnePausesNowAndThen) {
+  for (const std::size_t count : {2, 4})
+    for (const int period : {5, 20, 100})
+      for (const double factor : {2.0, 10.0, 1000.0})
+        for (const double noise : {0.02, 0.1, 0.25})
+          for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+            storage::splitmix64 random(seed);
+            simulated_workers all(count, 32);
+            int uneven = 0;
+            std::uint32_t most = 0;
+            for (int i = 1; i <= 1000; ++i) {
+              all.step([&](std::size_t at) {
+                const double usual = (4e-3 / all.shares[at] + 1e-3) * std::exp(noise * normal(random));
+                return at == 0 && i % period == 0 ? factor * usual : usual;
+              });
+              most = std::max(most, std::ranges::max(all.shares));
+              uneven += std::ranges::max(all.shares) > 1.5 * std::ranges::min(all.shares) ? 1 : 0;
+            }
+            EXPECT_LE(uneven, 50) << count << " workers, " << factor << " times as long in each " << period
+                                  << "th step, noise " << noise << ", seed " << seed;
+            EXPECT_LE(most, 64U) << count << " workers, each " << period << "th step, factor " << factor;
+          }
+}
+
 TEST(Balance, KeepsEqualWorkersWithinHalfAsMuchAgainWhateverTheirSteps) {
   for (const double step_seconds : {1e-3, 1e-2, 1.0})
     for (const double noise : {0.02, 0.1, 0.3})

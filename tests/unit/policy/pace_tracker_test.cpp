@@ -38,12 +38,15 @@ TEST_F(PaceTracker, RaisesNoMoreFalseAlarmsAnHourWhereStepsAreShort) {
   EXPECT_GE(tracker.changes(), 1U) << "evidence need not be endless";
 }
 
-TEST_F(PaceTracker, FollowsALargeChangeAtItsFirstStepAndASmallOneWithinSix) {
+TEST_F(PaceTracker, FollowsALargeChangeAtItsSecondStepAndASmallOneWithinSix) {
   for (int i = 0; i < 100; ++i)
     step(64);
   const double usual = tracker.seconds(64);
   step(64, 4);
+  EXPECT_NEAR(tracker.seconds(64) / usual, 1, 0.05);
+  step(64, 4);
   EXPECT_NEAR(tracker.seconds(64) / usual, 4, 0.6);
+  step(64);
   step(64);
   EXPECT_NEAR(tracker.seconds(64) / usual, 1, 0.15);
   for (int i = 0; i < 100; ++i)
@@ -51,6 +54,25 @@ TEST_F(PaceTracker, FollowsALargeChangeAtItsFirstStepAndASmallOneWithinSix) {
   for (int i = 0; i < 6; ++i)
     step(64, 1.25);
   EXPECT_NEAR(tracker.seconds(64) / usual, 1.25, 0.08);
+}
+
+TEST_F(PaceTracker, TakesNoSingleStepForAChangeHoweverLongOrShort) {
+  for (const double factor : {2.0, 10.0, 1000.0, 0.5, 0.001}) {
+    for (int i = 1; i <= 200; ++i) {
+      step(64, i % 5 == 0 ? factor : 1);
+      ASSERT_NEAR(tracker.seconds(64), 0.084, 0.084 * 0.2) << "step " << i << ", factor " << factor;
+    }
+  }
+  EXPECT_LE(tracker.changes(), 2U) << "of 200 such steps";
+}
+
+TEST_F(PaceTracker, DoesNotLearnANewBatchSizeFromAnInterruptedStep) {
+  for (int i = 0; i < 50; ++i)
+    step(64);
+  step(80, 1000);
+  EXPECT_LE(tracker.seconds(80), 3 * 0.1);
+  step(50, 1000);
+  EXPECT_NEAR(tracker.seconds(64), 0.084, 0.084 * 0.1);
 }
 
 TEST_F(PaceTracker, AveragesNoiseBetweenChanges) {
