@@ -343,6 +343,16 @@ std::string begin_run(const run_directory& run, const cluster::cluster_file& fil
   return problem;
 }
 
+/// Where this host is to listen. Returns exit_done, or what to end with after the reason has been written.
+int check_own_address(const actors::host_options& options, std::ostream& err) {
+  const auto& host = *options.own();
+  if (const auto refused = options.guest ? std::nullopt : check_port(*options.file, host))
+    return refuse_at(err, *refused);
+  if (const auto caution = loopback_caution(*options.file, host, addresses_of(host.address)); !caution.empty())
+    spdlog::warn("listens_on_loopback reason={}", storage::quoted(caution));
+  return exit_done;
+}
+
 /// From a notice on the host leaves as on SIGTERM. Null: nobody would give one.
 std::unique_ptr<preemption_watch> watch_for_preemption(const std::string& given, const run_directory& run,
                                                        const actors::host_options& options) {
@@ -419,11 +429,8 @@ int run(const run_arguments& arguments, command_context& context) {
 
   if (problem = begin_run(run, *file, host->name, arguments, signals.token()); !problem.empty())
     return fail(context.err, problem);
-  if (!options.guest)
-    if (const auto refused = check_port(*file, *host))
-      return refuse_at(context.err, *refused);
-  if (const auto caution = loopback_caution(*file, *host, addresses_of(host->address)); !caution.empty())
-    spdlog::warn("listens_on_loopback reason={}", storage::quoted(caution));
+  if (const int code = check_own_address(options, context.err); code != exit_done)
+    return code;
   options.kernel = start_measuring(options);
   const auto watch = watch_for_preemption(arguments.preemption, run, options);
   std::optional<host_display> display;

@@ -1,5 +1,7 @@
 #include "actors/arbitrator/decision_journal.hpp"
+#include "links/pump.hpp"
 #include "tests/temporary_directory.hpp"
+#include "tests/unit/links/temporary_keys.hpp"
 #include "tests/unit/replication/journal_examples.hpp"
 #include "tests/wait_until.hpp"
 
@@ -18,11 +20,18 @@ constexpr std::uint64_t client = 7;
 class DecisionJournalTest : public testing::Test {
 protected:
   void SetUp() override {
+    ASSERT_EQ(links::make_keys(keys_.path(), links::testing::request_of({"one"})), "");
+    std::string problem;
+    std::shared_ptr<links::pump> pump = links::pump::start({.directory = links::host_directory(keys_.path(), "one"),
+                                                            .host = "one",
+                                                            .accepted = {"one"},
+                                                            .protocol = links::raft_protocol},
+                                                           problem);
+    ASSERT_NE(pump, nullptr) << problem;
     ASSERT_EQ(voter_->start({.id = 1,
-                             .voters = {{1, "127.0.0.1:1"}},
-                             .listen = "127.0.0.1:0",
+                             .voters = {{.id = 1, .address = "127.0.0.1:1", .host = "one"}},
                              .directory = root_.path(),
-                             .secret = std::vector<std::uint8_t>(32, 1)}),
+                             .links = pump}),
               "");
     ASSERT_TRUE(wait_until([&] { return voter_->now().now == replication::role::leader; }));
     keep(replication::begin_term({1, 1}, 1).content);
@@ -35,6 +44,7 @@ protected:
   }
 
   const temporary_directory root_;
+  const links::testing::temporary_keys keys_;
   std::shared_ptr<replication::replica> voter_ = std::make_shared<replication::replica>();
   std::shared_ptr<replicated_journal> journal_ = std::make_shared<replicated_journal>(voter_, client);
   std::atomic<int> called_ = 0;

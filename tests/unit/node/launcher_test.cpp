@@ -218,7 +218,8 @@ TEST_F(Launcher, PassesAStopOnToEveryHost) {
 }
 
 TEST_F(Launcher, IsNotStoppedByWhoAsksOnceAllHasBeenDone) {
-  messages::farewell last{.host = "ben", .succeeded = true, .completed = true};
+  auto last = farewell(0);
+  last.end = messages::farewell_end::completed;
   for (const char* name : {"ben", "cy"}) {
     last.host = name;
     ASSERT_EQ(storage::write_file_atomically(run_.worker(name), ledger::to_json(last, {})), "");

@@ -61,14 +61,12 @@ TEST(RunDirectory, TellsOfALedgerThatCannotBeRead) {
   ASSERT_EQ(write_cluster_copy(run, pair_file()), "");
   ASSERT_EQ(storage::write_private_file(run.ledger(), {}), "");
   const bool is_root = ::geteuid() == 0; // who may read everything
-  if (is_root)
-    ASSERT_EQ(::seteuid(65534), 0);
-  else
+  if (!is_root)
     std::filesystem::permissions(run.ledger(), std::filesystem::perms::none);
+  ASSERT_EQ(is_root ? ::seteuid(65534) : 0, 0);
   std::string problem;
   read_run(run, problem);
-  if (is_root)
-    ASSERT_EQ(::seteuid(0), 0);
+  ASSERT_EQ(is_root ? ::seteuid(0) : 0, 0);
   EXPECT_EQ(problem, "cannot read " + run.ledger() + ": Permission denied");
 }
 

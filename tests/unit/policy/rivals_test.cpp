@@ -142,7 +142,9 @@ std::uint64_t total(const std::vector<choice>& choices) {
 
 // The split is 3:1, so T_grad = c*B with c = 0.75 * 0.02/64, and goodput is largest at B = sqrt(T_sync * phi / c).
 TEST(Goodput, FindsTheBestGlobalBatchAndItsSplit) {
-  const auto choices = measured_goodput(0.1).decide(noisy(0.1, 128));
+  auto controller = measured_goodput(0.1);
+  controller.decide(noisy(0.1, 128)); // a first time at the batch sizes that it predicts from
+  const auto choices = controller.decide(noisy(0.1, 128, 128, 3));
   const auto found = total(choices);
   EXPECT_NEAR(static_cast<double>(found), 213.3, 17); // candidates lie 4.5 % apart, and goodput is flat there
   EXPECT_NEAR(choices[1].batch, static_cast<double>(found) / 4, 1);
