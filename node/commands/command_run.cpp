@@ -346,8 +346,10 @@ std::string begin_run(const run_directory& run, const cluster::cluster_file& fil
 /// Where this host is to listen. Returns exit_done, or what to end with after the reason has been written.
 int check_own_address(const actors::host_options& options, std::ostream& err) {
   const auto& host = *options.own();
-  if (const auto refused = options.guest ? std::nullopt : check_port(*options.file, host))
-    return refuse_at(err, *refused);
+  if (const auto refused = options.guest ? std::nullopt : check_port(*options.file, host)) {
+    refuse_at(err, *refused);
+    return exit_failed; // what is in use now may be free at the next start
+  }
   if (const auto caution = loopback_caution(*options.file, host, addresses_of(host.address)); !caution.empty())
     spdlog::warn("listens_on_loopback reason={}", storage::quoted(caution));
   return exit_done;

@@ -100,7 +100,7 @@ TEST_F(Refusal, OfAPortInUseByOneHost) {
   const auto ended = start_host("hub").wait();
   EXPECT_EQ(ended.code, 1);
   EXPECT_THAT(ended.output,
-              HasSubstr("cannot listen at 127.0.0.1:" + std::to_string(port(0)) + ": the port is in use"));
+              HasSubstr("cannot listen on 127.0.0.1:" + std::to_string(port(0)) + ": another process does"));
   EXPECT_THAT(ended.output, Not(HasSubstr("actors_still_running"))) << "an actor outlived the shut-down";
 }
 
@@ -133,7 +133,7 @@ TEST_F(Refusal, OfAnAddressBeyondLoopbackYieldsToTheFlag) {
   write_file_beyond_loopback();
   const auto ended = start({"run", "--cluster", file(), "--name", "w1", "--out", run().path(), "--insecure"}).wait();
   EXPECT_EQ(ended.code, 1) << "the flag was heeded: this is what is wrong next";
-  EXPECT_THAT(ended.output, AllOf(HasSubstr("cannot listen at 203.0.113.1"), Not(HasSubstr("--insecure"))));
+  EXPECT_THAT(ended.output, AllOf(HasSubstr("cannot listen on 203.0.113.1"), Not(HasSubstr("--insecure"))));
   replace_in_file("seed = 3", "seed = 3\ninsecure = true");
   EXPECT_THAT(end_of({"check", "--cluster", file()}).output, Not(HasSubstr("warning")));
 }
