@@ -53,9 +53,9 @@ TEST_F(CompareCommand, GoesOnWhereARunWasKilledWhileItsFirstFileWasWritten) {
   std::filesystem::create_directories(begun);
   ASSERT_EQ(storage::write_file_atomically(begun + "/cluster.toml.6v1OgQ", std::string("half")), "");
   EXPECT_EQ(compare({"--policies", "static", "--seeds", "1"}).code, exit_done);
+  std::filesystem::remove_all(begun);
+  std::filesystem::create_directories(begun);
   ASSERT_EQ(storage::write_file_atomically(begun + "/thesis.tex", std::string("mine")), "");
-  std::filesystem::remove(begun + "/cluster.toml");
-  std::filesystem::remove(begun + "/summary.json");
   const auto said = compare({"--policies", "static", "--seeds", "1"});
   EXPECT_THAT(said.err, HasSubstr("is not a run of a comparison; choose another --out"));
   EXPECT_EQ(read(begun + "/thesis.tex"), "mine");
