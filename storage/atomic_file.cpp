@@ -15,7 +15,7 @@
 namespace dynamix::storage {
 namespace {
 
-constexpr std::string_view random_suffix = ".XXXXXX"; ///< as mkostemp wants it
+constexpr std::size_t random_letters = 6; ///< behind a dot, of a file that is not whole yet
 
 class descriptor {
 public:
@@ -61,7 +61,7 @@ bool sync_directory_of(const std::string& path) {
 }
 
 std::string write_with_mode(const std::string& path, std::span<const std::uint8_t> bytes, ::mode_t mode) {
-  std::string temporary = path + std::string(random_suffix);
+  std::string temporary = path + '.' + std::string(random_letters, 'X'); // as mkostemp wants it
   descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!file)
     return failure("write", path);
@@ -79,8 +79,8 @@ std::string write_with_mode(const std::string& path, std::span<const std::uint8_
 
 std::string_view name_of_unfinished(std::string_view name) {
   const auto is_random = [](char each) { return std::isalnum(static_cast<unsigned char>(each)) != 0; };
-  const auto end = name.size() - std::min(name.size(), random_suffix.size());
-  return end > 0 && name[end] == random_suffix[0] && std::ranges::all_of(name.substr(end + 1), is_random)
+  const auto end = name.size() - std::min(name.size(), 1 + random_letters);
+  return end > 0 && name[end] == '.' && std::ranges::all_of(name.substr(end + 1), is_random)
              ? name.substr(0, end)
              : std::string_view();
 }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t fruitless_most = 3;
 constexpr std::uint64_t fruitful_steps = 64; ///< that make up for forming a generation anew
-constexpr double goings_most = 12; ///< one in ten stall time-outs is forgotten
+constexpr double goings_most = 12;           ///< one in ten stall time-outs is forgotten
 constexpr std::uint32_t doublings_most = 4;
 
 /// A generation that lasts as long has time to find out that no step is completed, and to let go.

@@ -3,8 +3,8 @@
 #include "links/key_directory.hpp"
 #include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
-#include "node/reports/text.hpp"
 #include "node/launch/keys.hpp"
+#include "node/reports/text.hpp"
 
 #include <algorithm>
 #include <ctime>

@@ -83,7 +83,7 @@ bool holds_a_run(const run_directory& run) {
   const auto begun = std::filesystem::path(run.cluster_file()).filename().string();
   return std::filesystem::exists(run.cluster_file()) ||
          std::ranges::all_of(std::filesystem::directory_iterator(run.path()), [&](const auto& entry) {
-           return entry.path().filename().string().starts_with(begun);
+           return storage::name_of_unfinished(entry.path().filename().string()) == begun;
          });
 }
 

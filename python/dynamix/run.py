@@ -354,7 +354,8 @@ class Run(Stepping):
 
     def report(self, loss: Optional[Any] = None, correct: Optional[int] = None) -> None:
         """What this worker's batch of the present step showed, for reports and policies. Call it before the optimiser's
-        step, as often as is convenient: of each micro-batch, where a step has several. A loss that passes through `scale`, `backward` or an optimiser's closure is known.
+        step, as often as is convenient: of each micro-batch, where a step has several. A loss that passes through `scale`, `backward`
+        or an optimiser's closure is known.
 
         Args:
             loss: mean over the batch. Reading a tensor waits for its device.
