@@ -402,7 +402,7 @@ std::string run::complete(const dynamix_step& step) {
     return "rate comes before complete, but for a step that is skipped";
   add_step(step);
   own_weight_.reset();
-  steps_->computed(step.compute_seconds);
+  steps_->computed(quota_.step_seconds(step.compute_seconds, elapsed_seconds()));
   const bool closes = steps_->complete(step.skipped != 0, step.iteration_seconds);
   measure_cores();
   count_applied();

@@ -5,6 +5,7 @@
 
 #include "client/agent_link.hpp"
 #include "client/core_demand.hpp"
+#include "client/cpu_quota.hpp"
 #include "client/dynamix.h"
 #include "client/introduction.hpp"
 #include "client/lockstep.hpp"
@@ -103,6 +104,7 @@ private:
   std::vector<std::uint64_t> shards_; ///< lengths, of a stream
   std::optional<lockstep> steps_;
   core_demand cores_;
+  cpu_quota quota_;
   std::optional<double> own_weight_; ///< of the step that is completed next
   summed_loss summed_loss_;
   std::uint32_t not_finite_told_ = 0; ///< steps

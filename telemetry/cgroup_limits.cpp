@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 namespace dynamix::telemetry {
 namespace {
@@ -36,19 +37,22 @@ double memory_of(const fs::path& group) {
   return 0;
 }
 
-double lowest(const std::string& group, double (*limit_of)(const fs::path&)) {
-  double lowest = 0;
+/// And the group that has it.
+std::pair<double, std::string> lowest(const std::string& group, double (*limit_of)(const fs::path&)) {
+  std::pair<double, std::string> lowest;
   for (fs::path at = group; at.has_relative_path(); at = at.parent_path())
-    if (const double limit = limit_of(at); limit > 0 && (lowest == 0 || limit < lowest))
-      lowest = limit;
+    if (const double limit = limit_of(at); limit > 0 && (lowest.first == 0 || limit < lowest.first))
+      lowest = {limit, at.string()};
   return lowest;
 }
 
 } // namespace
 
 cgroup_limits read_limits(const cgroup_places& places) {
-  return {.cores = lowest(places.cpu, cores_of),
-          .memory_bytes = static_cast<std::uint64_t>(lowest(places.memory, memory_of))};
+  auto [cores, group] = lowest(places.cpu, cores_of);
+  return {.cores = cores,
+          .memory_bytes = static_cast<std::uint64_t>(lowest(places.memory, memory_of).first),
+          .cores_group = std::move(group)};
 }
 
 } // namespace dynamix::telemetry

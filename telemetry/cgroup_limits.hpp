@@ -3,6 +3,7 @@
 #include "telemetry/cgroup.hpp"
 
 #include <cstdint>
+#include <string>
 
 namespace dynamix::telemetry {
 
@@ -10,6 +11,7 @@ namespace dynamix::telemetry {
 struct cgroup_limits {
   double cores = 0;
   std::uint64_t memory_bytes = 0;
+  std::string cores_group; ///< whose limit `cores` is
 };
 
 /// The lowest of the groups and all above them, of either version.

@@ -263,7 +263,7 @@ void training_loop::count(const step_result& result, std::uint64_t own, double n
 
 /// What this worker tells the others of the step that it has just computed.
 std::vector<std::int64_t> training_loop::write_row(double compute_seconds, bool finite) {
-  steps_.computed(compute_seconds);
+  steps_.computed(quota_.step_seconds(compute_seconds, state_.time.now_seconds()));
   const double square = finite ? 0 : std::numeric_limits<double>::infinity();
   const auto row = encode(steps_.write_row(decisions_.held(), watcher_.request(), 1, square));
   return {row.begin(), row.end()};

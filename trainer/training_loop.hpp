@@ -9,6 +9,7 @@
 /// workers' rows, so at its end all know the same, and what follows from it for the next step (client/lockstep.hpp).
 
 #include "client/core_demand.hpp"
+#include "client/cpu_quota.hpp"
 #include "client/lockstep.hpp"
 #include "client/window_sums.hpp"
 #include "exchange/group.hpp"
@@ -82,6 +83,7 @@ private:
   training_step training_step_;
   client::lockstep steps_; ///< what all members come to alike; the state follows it step by step
   client::core_demand cores_;
+  client::cpu_quota quota_;
   window_sums sums_;
   /// The first member is writing a checkpoint at that many samples; a further step means that it has done so.
   std::optional<std::uint64_t> unconfirmed_checkpoint_;
