@@ -40,8 +40,14 @@ step_parts parts_of(const messages::window_report& report) {
   parts.data *= scale;
   const double all = system.valid ? ratio(system.run_queue_wait_ratio) : 0;
   const double own = system.training_valid ? ratio(system.training_wait_ratio) : all;
-  parts.waiting = std::min(parts.compute, own * parts.total);
-  parts.exchange_waiting = std::min(parts.exchange, std::max(0.0, all - own) * parts.total);
+  const double busy = system.training_valid ? bounded(system.training_cpu_ratio, 0, 1)
+                      : system.valid        ? bounded(system.cpu_time_ratio, 0, 1)
+                                            : 0;
+  // It can have waited in computing for no longer than for its part of the time in which it had something to do.
+  if (own > 0)
+    parts.waiting = std::min(own * parts.total, parts.compute * own / (own + busy));
+  const double elsewhere = system.training_valid ? own * parts.total - parts.waiting : 0;
+  parts.exchange_waiting = std::min(parts.exchange, std::max(0.0, all - own) * parts.total + elsewhere);
   if (report.network.valid)
     parts.blocked = ratio(report.network.sender_blocked_ratio) * parts.total;
   return parts;

@@ -23,10 +23,16 @@ struct time_split {
 ///
 ///   w        share of time that the training thread was runnable without running; r: all threads together. Where the
 ///            thread alone was not measured, w = r; where neither was, both are 0
-///   x_i      = min(E, (r - w) T)   exchange that waited for a CPU: the training thread sleeps, those that send and
-///                                  receive for it are ready and do not run
-///   cpu_wait = min(C, w T) + x_i
-///   compute  = C - min(C, w T)
+///   u        share of time that it ran; of all threads, at most 1, where it alone was not measured
+///   c        = min(w T, C w / (w + u))
+///                                  computing that waited for a CPU: where the thread had more to do than computing, as
+///                                  much of each as of all
+///   x_i      = min(E, (r - w) T + w T - c)
+///                                  exchange that waited for a CPU: the training thread sleeps, those that send and
+///                                  receive for it are ready and do not run, or it waits itself to go on. w T - c: 0
+///                                  where the thread alone was not measured
+///   cpu_wait = c + x_i
+///   compute  = C - c
 ///   F        = min_j (E_j - x_j)   in a synchronous step the last to arrive waits for nobody, so its wait is what the
 ///                                  exchange itself takes; whatever another worker waits longer, it waits for peers
 ///   b_i      = s_i T               s: share of time with gradients sent that the network had not delivered

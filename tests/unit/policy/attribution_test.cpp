@@ -102,6 +102,23 @@ TEST(Attribution, WaitingForACpuIsNoComputing) {
   EXPECT_NEAR(splits[1].cpu_wait_seconds, 0.005, tolerance);
 }
 
+/// Its thread runs and waits for longer than it computes: it also has to wait where it goes on behind the exchange.
+TEST(Attribution, ComputingThatGotACpuIsNoWaiting) {
+  auto shard = shard_of({report_of(0, {0.020, 0.077}), report_of(1, {0.020, 0.077})});
+  for (auto& report : shard.reports)
+    report.system = {.valid = true, .run_queue_wait_ratio = 0.6};
+  auto& alone = shard.reports[0].system;
+  alone.training_valid = true;
+  alone.training_wait_ratio = 0.6;
+  alone.training_cpu_ratio = 0.2;
+  shard.reports[1].system.cpu_time_ratio = 1.8;
+  const auto splits = attribute(shard);
+  EXPECT_NEAR(splits[0].compute_seconds, 0.005, tolerance);
+  EXPECT_NEAR(splits[0].cpu_wait_seconds, 0.060, tolerance);
+  EXPECT_NEAR(splits[1].compute_seconds, 0.020 * 1 / 1.6, tolerance);
+  EXPECT_NEAR(splits[1].cpu_wait_seconds, 0.020 * 0.6 / 1.6, tolerance);
+}
+
 TEST(Attribution, AnExchangeThatWaitsForACpuIsNoNetworkAndTheOthersBarrier) {
   auto shard = shard_of({report_of(0, {0.010, 0.040}), report_of(1, {0.020, 0.030})});
   const double total = shard.reports[1].training.iteration_seconds;
