@@ -432,7 +432,7 @@ void run::add_step(const dynamix_step& step) {
   }
   const auto known = [](double value) { return is_known(value) ? value : 0; };
   sums_.steps += deals;
-  sums_.timed_steps += is_known(step.iteration_seconds) ? deals : 0;
+  (is_known(step.iteration_seconds) ? sums_.timed_steps : sums_.untimed_steps) += deals;
   sums_.samples += steps_->own_samples();
   sums_.correct_samples += is_known(step.correct) ? steps_->own_samples() : 0;
   sums_.loss_samples += std::isfinite(step.loss) ? steps_->own_samples() : 0;

@@ -20,6 +20,7 @@ messages::training_statistics window_sums::statistics(const noise_estimate& nois
   messages::training_statistics result;
   result.steps = steps;
   result.samples = samples;
+  result.untimed_steps = untimed_steps;
   if (correct_samples > 0)
     result.accuracy = correct / static_cast<double>(correct_samples);
   if (loss_samples > 0)

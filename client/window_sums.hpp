@@ -24,6 +24,7 @@ struct window_sums {
   std::uint64_t correct_samples = 0;
   std::uint64_t loss_samples = 0;
   std::uint32_t norm_steps = 0;
+  std::uint32_t untimed_steps = 0; ///< whose times nobody knows
   // Of the steps under the batch sizes in force, which may have changed within the window.
   std::uint32_t timed_steps = 0;
   double iteration_seconds = 0;

@@ -8,12 +8,15 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 
 namespace dynamix::dashboard {
 namespace {
 
 using namespace ledger;
 using storage::json_text;
+
+constexpr double not_known = std::numeric_limits<double>::quiet_NaN(); ///< null
 
 std::string_view name_of(worker_state state) {
   return worker_state_names[static_cast<std::size_t>(state)];
@@ -79,8 +82,10 @@ void add_workers(json_text& json, const ledger::run& run, columns wanted) {
   json.column("batch", workers, [](worker one) { return one.report.batch; });
   json.column("decided_batch", workers, [](worker one) { return one.decided_batch; });
   json.column("samples", workers, [](worker one) { return one.samples; });
-  json.column("samples_per_second", workers, [](worker one) { return one.samples_per_second; });
-  json.column("step_seconds", workers, [](worker one) { return one.report.training.iteration_seconds; });
+  const auto timed = [](worker one) { return timed_steps(one.report.training) > 0; };
+  json.column("samples_per_second", workers, [&](worker one) { return timed(one) ? one.samples_per_second : not_known; });
+  json.column("step_seconds", workers,
+              [&](worker one) { return timed(one) ? one.report.training.iteration_seconds : not_known; });
   json.column("accuracy", workers, [&run](worker one) { return run.course().accuracy_of(one.report); });
   json.column("loss", workers, [](worker one) { return messages::received_loss(one.report.training.loss); });
   json.column("reward", workers, [](worker one) { return one.reward; });
@@ -89,7 +94,7 @@ void add_workers(json_text& json, const ledger::run& run, columns wanted) {
   json.column("slower", workers, [](worker one) { return one.report.balance.newest_change; });
   json.key("parts").open_object();
   for (std::size_t i = 0; i < part_names.size(); ++i)
-    json.column(part_names[i], workers, [i](worker one) { return one.parts[i]; });
+    json.column(part_names[i], workers, [&, i](worker one) { return timed(one) ? one.parts[i] : not_known; });
   json.close_object().close_object();
 }
 
@@ -110,8 +115,9 @@ void add_means(json_text& json, const ledger::run& run) {
     json.member("first_batch", worker.first_batch).member("last_batch", worker.last_batch);
     json.member("mean_batch", worker.mean_batch).member("samples", worker.samples);
     json.member("share", samples > 0 ? static_cast<double>(worker.samples) / samples : 0.0);
-    json.member("step_seconds", worker.step_seconds).member("compute_seconds", worker.compute_seconds);
-    json.member("exchange_seconds", worker.exchange_seconds).member("data_seconds", worker.data_seconds);
+    const auto timed = [known = worker.timed_steps > 0](double seconds) { return known ? seconds : not_known; };
+    json.member("step_seconds", timed(worker.step_seconds)).member("compute_seconds", timed(worker.compute_seconds));
+    json.member("exchange_seconds", timed(worker.exchange_seconds)).member("data_seconds", timed(worker.data_seconds));
     json.member("moved_samples", worker.moved_samples).key("time").open_object();
     json.member("compute_seconds", worker.time.compute_seconds)
         .member("cpu_wait_seconds", worker.time.cpu_wait_seconds);
@@ -144,7 +150,7 @@ double mean_of(const thinned_table& table, std::size_t worker, std::size_t begin
       sum += value;
       count += 1;
     }
-  return count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN();
+  return count > 0 ? sum / count : not_known;
 }
 
 /// An array per worker, each element the mean of `joined` rows.

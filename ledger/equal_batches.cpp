@@ -22,7 +22,7 @@ int eighth_of(double batch) {
 double blocked_seconds(const ledger::window& window) {
   double shortest = std::numeric_limits<double>::infinity();
   for (const auto& worker : window.workers)
-    if (!worker.stale)
+    if (!worker.stale && worker.report.training.iteration_seconds > 0)
       shortest =
           std::min(shortest, worker.report.training.iteration_seconds - policy::computing_seconds(worker.report));
   return std::isfinite(shortest) ? std::max(0.0, shortest) : -1;
@@ -33,7 +33,8 @@ double blocked_seconds(const ledger::window& window) {
 void equal_batches::add(const ledger::window& window) {
   newest_ = {};
   for (const auto& worker : window.workers)
-    if (!worker.stale && (hosts_.size() < workers_max || hosts_.contains(worker.report.host)))
+    if (!worker.stale && worker.report.training.iteration_seconds > 0 &&
+        (hosts_.size() < workers_max || hosts_.contains(worker.report.host)))
       hosts_[worker.report.host].measure(worker.report);
   if (const double blocked = blocked_seconds(window); blocked >= 0)
     exchange_seconds_ =

@@ -1,6 +1,7 @@
 #include "ledger/explanation.hpp"
 
 #include "ledger/text.hpp"
+#include "ledger/worker_course.hpp"
 #include "policy/planned_actions.hpp"
 #include "policy/state.hpp"
 
@@ -41,8 +42,11 @@ std::optional<decision_effect> find_effect(const std::vector<ledger::row>& rows,
   std::optional<decision_effect> found;
   for_each_later_window(rows, from, [&](const ledger::window& window) {
     for (const auto& worker : window.workers)
-      if (worker.report.rank == rank && worker.report.decision == key)
-        found = decision_effect{worker.report.window, worker.reward, worker.report.training.compute_seconds};
+      if (worker.report.rank == rank && worker.report.decision == key) {
+        found = decision_effect{worker.report.window, worker.reward, {}};
+        if (const auto& training = worker.report.training; timed_steps(training) > 0)
+          found->compute_seconds = training.compute_seconds;
+      }
     return found.has_value();
   });
   return found;

@@ -16,7 +16,7 @@ namespace dynamix::ledger {
 struct decision_effect {
   std::uint64_t window = 0;
   policy::reward_terms reward;
-  double compute_seconds = 0; ///< of a step, this worker's
+  std::optional<double> compute_seconds; ///< of a step, this worker's; nothing: not known
 };
 
 /// One worker's part of a decided window.
@@ -29,7 +29,7 @@ struct worker_explanation {
 struct window_effect {
   std::uint64_t window = 0;
   std::uint64_t total = 0;  ///< samples per step
-  double step_seconds = 0;  ///< of the slowest worker
+  double step_seconds = 0;  ///< of the slowest worker; 0: not known
   double mean_progress = 0; ///< log2 of the goodput over the best that was to be had
 };
 

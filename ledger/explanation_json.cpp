@@ -19,6 +19,10 @@ json to_object(const policy::promised_step& step) {
   return {{"total", step.total}, {"slowest_seconds", step.slowest_seconds}, {"goodput", step.goodput}};
 }
 
+json number_or_null(const std::optional<double>& number) {
+  return number ? json(*number) : json(nullptr);
+}
+
 json time_object(const policy::time_split& time) {
   if (!is_known(time))
     return nullptr;
@@ -53,12 +57,12 @@ json effect_object(const window_explanation& explanation, const worker_explanati
     return nullptr;
   json object = {{"window", worker.effect->window},
                  {"reward", to_object(worker.effect->reward)},
-                 {"compute_seconds", worker.effect->compute_seconds},
+                 {"compute_seconds", number_or_null(worker.effect->compute_seconds)},
                  {"cluster", nullptr}};
   if (const auto& all = explanation.effect)
     object["cluster"] = {{"window", all->window},
                          {"total", all->total},
-                         {"step_seconds", all->step_seconds},
+                         {"step_seconds", all->step_seconds > 0 ? json(all->step_seconds) : json(nullptr)},
                          {"mean_progress", all->mean_progress}};
   return object;
 }

@@ -75,9 +75,12 @@ std::string prediction_text(const window_explanation& explanation) {
     return text + "Measured: nothing, for no recorded window ran under it with all workers.\n";
   const auto& effect = *explanation.effect;
   return text + "Measured: window " + std::to_string(effect.window) + " ran under it, " + grouped(effect.total) +
-         " samples per step of " + milliseconds(effect.step_seconds) + ", " +
-         rounded(effect.step_seconds > 0 ? static_cast<double>(effect.total) / effect.step_seconds : 0) +
-         " samples/s; " + percent(std::exp2(effect.mean_progress), 1) + " of the best goodput that was to be had.\n";
+         " samples per step" +
+         (effect.step_seconds > 0
+              ? " of " + milliseconds(effect.step_seconds) + ", " +
+                    rounded(static_cast<double>(effect.total) / effect.step_seconds) + " samples/s; "
+              : ", whose time is not known; ") +
+         percent(std::exp2(effect.mean_progress), 1) + " of the best goodput that was to be had.\n";
 }
 
 std::string exchange_text(const window_explanation& explanation) {
@@ -104,10 +107,13 @@ std::string report_text(const ledger::worker& row) {
   const auto& training = report.training;
   std::string text = "  It reported " + std::to_string(training.steps) + " steps with " + grouped(training.samples) +
                      " samples, accuracy " + percent(training.accuracy, 1) + ", loss " +
-                     fixed(messages::received_loss(training.loss), 3) + "; a step of " +
-                     milliseconds(training.iteration_seconds) + ": " + milliseconds(training.compute_seconds) +
-                     " computing, " + milliseconds(training.exchange_seconds) + " in the exchange, " +
-                     milliseconds(training.data_seconds) + " for data.\n";
+                     fixed(messages::received_loss(training.loss), 3) +
+                     (timed_steps(training) == 0
+                          ? "; how long a step took is not known.\n"
+                          : "; a step of " + milliseconds(training.iteration_seconds) + ": " +
+                                milliseconds(training.compute_seconds) + " computing, " +
+                                milliseconds(training.exchange_seconds) + " in the exchange, " +
+                                milliseconds(training.data_seconds) + " for data.\n");
   if (const auto& time = row.time; is_known(time))
     text += "  By what held it up: " + milliseconds(time.compute_seconds) + " computing, " +
             milliseconds(time.cpu_wait_seconds) + " without a CPU, " + milliseconds(time.network_seconds) +
@@ -262,14 +268,16 @@ std::string worker_text(const window_explanation& explanation, const worker_expl
     return text +
            "  It never came into force in a recorded window: a newer decision replaced it, or training ended first.\n";
   return text + "  It came into force in window " + std::to_string(worker.effect->window) + ", which earned " +
-         reward_text(worker.effect->reward) + ". Computing took " + milliseconds(worker.effect->compute_seconds) +
-         ".\n";
+         reward_text(worker.effect->reward) + "." +
+         (worker.effect->compute_seconds ? " Computing took " + milliseconds(*worker.effect->compute_seconds) + "."
+                                         : "") +
+         "\n";
 }
 
 /// A row per worker: its batch size, the most that it takes where a script or its memory says so, and where its step
 /// went.
 std::string workers_text(const window_explanation& explanation) {
-  const bool split = std::ranges::all_of(explanation.workers, [](const auto& each) { return is_known(each.row.time); });
+  const bool split = std::ranges::any_of(explanation.workers, [](const auto& each) { return is_known(each.row.time); });
   const bool limited =
       std::ranges::any_of(explanation.workers, [](const auto& each) { return each.row.report.highest_batch > 0; });
   std::vector<std::vector<std::string>> rows = {{"worker", "batch"}};
@@ -280,10 +288,12 @@ std::string workers_text(const window_explanation& explanation) {
   for (const auto* name : split ? std::vector<const char*>{"without a CPU", "network", "barrier", "data"}
                                 : std::vector<const char*>{"exchange", "data"})
     rows.front().emplace_back(name);
-  const auto ms = [](double seconds) { return fixed(1e3 * seconds, 1); };
   for (const auto& [row, effect] : explanation.workers) {
     const auto& training = row.report.training;
     const auto& time = row.time;
+    const auto ms = [known = timed_steps(training) > 0](double seconds) {
+      return known ? fixed(1e3 * seconds, 1) : "-";
+    };
     rows.push_back({row.report.host, std::to_string(row.assigned_batch) + " -> " + std::to_string(row.decided_batch) +
                                          (row.intervention.empty() ? "" : " (guard)")});
     if (limited)

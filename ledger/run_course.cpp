@@ -111,7 +111,8 @@ void run_course::add(const ledger::window& window, const std::map<std::string, s
       continue;
     const auto& training = judged.report.training;
     batches[found->second] = static_cast<float>(judged.report.batch);
-    seconds[found->second] = static_cast<float>(training.compute_seconds + training.data_seconds);
+    if (timed_steps(training) > 0)
+      seconds[found->second] = static_cast<float>(training.compute_seconds + training.data_seconds);
   }
   batches_.add(batches);
   work_seconds_.add(seconds);
@@ -131,6 +132,8 @@ void run_course::summarise(const ledger::window& window, const std::map<std::str
   double seconds = -1;
   double samples = 0;
   double rate = 0;
+  double counted = 0; // samples of all
+  double timed = 0;   // of those whose rates are known
   double batch = 0;
   for (const auto& judged : window.workers) {
     add(signal::entropy, entropy_nats(judged.probabilities));
@@ -138,26 +141,30 @@ void run_course::summarise(const ledger::window& window, const std::map<std::str
       continue;
     const auto& report = judged.report;
     seconds = std::max(seconds, report.elapsed_seconds);
-    trained_samples_ += static_cast<double>(report.training.samples);
+    counted += static_cast<double>(report.training.samples);
     samples = std::max(samples, static_cast<double>(report.epoch) * static_cast<double>(epoch_samples) +
                                     static_cast<double>(report.epoch_samples));
-    rate += samples_per_second(report.training);
     batch = std::max(batch, static_cast<double>(report.global_batch));
     if (report.batch > 0) { // an empty batch has no accuracy and no loss
       any_accuracy_ = any_accuracy_ || report.training.accuracy > 0;
       add(signal::accuracy, any_accuracy_ ? report.training.accuracy : unknown);
       add(signal::loss, messages::received_loss(report.training.loss));
     }
-    add(signal::step_seconds, report.training.iteration_seconds);
     add(signal::reward, judged.reward.total);
     add(signal::noise_scale, report.training.gradient_valid ? report.training.noise_scale : unknown);
     const bool error_known = report.training.gradient_valid && report.training.noise_error > 0;
     add(signal::noise_error, error_known ? report.training.noise_error : unknown);
     add(signal::learning_rate, report.training.learning_rate);
+    if (timed_steps(report.training) == 0)
+      continue;
+    rate += samples_per_second(report.training);
+    timed += static_cast<double>(report.training.samples);
+    add(signal::step_seconds, report.training.iteration_seconds);
     const auto parts = parts_of(judged);
     for (std::size_t i = 0; i < parts.size(); ++i)
       means[static_cast<std::size_t>(signal::compute) + i].add(parts[i]);
   }
+  trained_samples_ += counted;
   if (seconds < 0)
     return; // only old reports
   for (std::size_t i = 0; i < signal_count; ++i)
@@ -170,7 +177,7 @@ void run_course::summarise(const ledger::window& window, const std::map<std::str
   reported_seconds_ = seconds;
   set(signal::elapsed_seconds, seconds + skipped_seconds_);
   set(signal::samples, epoch_samples > 0 ? samples : trained_samples_);
-  set(signal::samples_per_second, rate);
+  set(signal::samples_per_second, timed > 0 ? rate * counted / timed : unknown);
   set(signal::global_batch, batch);
 }
 

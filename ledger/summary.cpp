@@ -19,10 +19,17 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
+/// null where no time is known.
 json time_object(const policy::time_split& time) {
+  if (!is_known(time))
+    return nullptr;
   return {{"compute_seconds", time.compute_seconds}, {"cpu_wait_seconds", time.cpu_wait_seconds},
           {"network_seconds", time.network_seconds}, {"barrier_seconds", time.barrier_seconds},
           {"data_seconds", time.data_seconds},       {"other_seconds", time.other_seconds}};
+}
+
+json time_or_null(const worker_summary& worker, double seconds) {
+  return worker.timed_steps > 0 ? json(seconds) : json(nullptr);
 }
 
 json count_or_null(const std::optional<std::uint64_t>& count) {
@@ -277,10 +284,10 @@ std::string to_json(const run_summary& summary) {
                                     {"mean_batch", worker.mean_batch},
                                     {"samples", worker.samples},
                                     {"share", worker.share},
-                                    {"step_seconds", worker.step_seconds},
-                                    {"compute_seconds", worker.compute_seconds},
-                                    {"exchange_seconds", worker.exchange_seconds},
-                                    {"data_seconds", worker.data_seconds},
+                                    {"step_seconds", time_or_null(worker, worker.step_seconds)},
+                                    {"compute_seconds", time_or_null(worker, worker.compute_seconds)},
+                                    {"exchange_seconds", time_or_null(worker, worker.exchange_seconds)},
+                                    {"data_seconds", time_or_null(worker, worker.data_seconds)},
                                     {"moved_samples", worker.moved_samples},
                                     {"speed_changes", worker.speed_changes},
                                     {"time", time_object(worker.time)}});

@@ -27,19 +27,24 @@ void worker_course::add(const ledger::worker& row) {
   elapsed_seconds_ = report.elapsed_seconds;
   steps_done_ = report.first_step + report.training.steps;
   const auto& training = report.training;
-  const auto steps = static_cast<double>(training.steps);
+  const double steps = timed_steps(training);
   sums_.samples += training.samples;
-  sums_.steps += steps;
+  sums_.steps += training.steps;
+  sums_.timed_steps += steps;
   sums_.step_seconds += steps * training.iteration_seconds;
   sums_.compute_seconds += steps * training.compute_seconds;
   sums_.exchange_seconds += steps * training.exchange_seconds;
   sums_.data_seconds += steps * training.data_seconds;
   sums_.moved_samples += report.balance.moved_samples;
   sums_.speed_changes += report.balance.changes;
-  if (row.stale) // whose time was attributed for another window
+  if (row.stale || !is_known(row.time)) // that of a stale one was attributed for another window
     return;
   add_steps(sums_.time, row.time, steps);
   split_steps_ += steps;
+  if (!report.system.valid && !report.system.training_valid)
+    return;
+  waited_seconds_ += steps * std::max(0.0, training.compute_seconds - row.time.compute_seconds);
+  waiting_or_computing_seconds_ += steps * training.compute_seconds;
 }
 
 void worker_course::describe(worker_summary& worker) const {
@@ -51,11 +56,13 @@ void worker_course::describe(worker_summary& worker) const {
   made.time = {};
   if (split_steps_ > 0)
     add_steps(made.time, sums_.time, 1 / split_steps_);
-  if (made.steps > 0) {
+  if (waiting_or_computing_seconds_ > 0)
+    made.cpu_wait_share = waited_seconds_ / waiting_or_computing_seconds_;
+  if (made.steps > 0)
     made.mean_batch = static_cast<double>(made.samples) / made.steps;
+  if (made.timed_steps > 0)
     for (double* total : {&made.step_seconds, &made.compute_seconds, &made.exchange_seconds, &made.data_seconds})
-      *total /= made.steps;
-  }
+      *total /= made.timed_steps;
   worker = std::move(made);
 }
 

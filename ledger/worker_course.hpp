@@ -4,13 +4,20 @@
 
 #include "ledger/rows.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 namespace dynamix::ledger {
 
-/// One worker over the whole run. Times are means over its steps.
+/// Of the report's steps, those that its times are the means of. 0: the times are not known, as where `exec --observe`
+/// has not had the time to look at any.
+inline std::uint32_t timed_steps(const messages::training_statistics& training) {
+  return training.iteration_seconds > 0 ? training.steps - std::min(training.steps, training.untimed_steps) : 0;
+}
+
+/// One worker over the whole run. Times are means over its timed steps.
 struct worker_summary {
   std::string host;
   std::uint32_t rank = 0;
@@ -20,13 +27,16 @@ struct worker_summary {
   std::uint32_t last_batch = 0;
   double mean_batch = 0; ///< samples per step
   std::uint64_t samples = 0;
-  double steps = 0; ///< that its reports tell of
+  double steps = 0;       ///< that its reports tell of
+  double timed_steps = 0; ///< of them; 0: no time is known
   double share = 0; ///< of all workers' samples, [0, 1]
   double step_seconds = 0;
   double compute_seconds = 0;
   double exchange_seconds = 0;
   double data_seconds = 0;
-  policy::time_split time;         ///< what held a step up
+  policy::time_split time; ///< what held a step up
+  /// Of its computing, when no CPU was free for it; nothing: no window with timed steps has measured it.
+  std::optional<double> cpu_wait_share;
   double moved_samples = 0;        ///< that traces moved to it, less those they moved away
   std::uint64_t speed_changes = 0; ///< that it found itself
 };
@@ -67,6 +77,8 @@ private:
   std::uint64_t steps_done_ = 0;
   worker_summary sums_; ///< times: over all steps
   double split_steps_ = 0;
+  double waited_seconds_ = 0; ///< while computing, in the windows that measured it
+  double waiting_or_computing_seconds_ = 0;
 };
 
 } // namespace dynamix::ledger

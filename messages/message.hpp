@@ -38,7 +38,7 @@ public:
 
 private:
   struct content {
-    explicit content(result<T> made) : value(std::move(made)) {}
+    explicit content(result<T>&& made) : value(std::move(made)) {}
     result<T> value;
     mutable std::once_flag once;
     mutable std::optional<result<shared_words>> encoded;

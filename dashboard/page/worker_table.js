@@ -53,8 +53,8 @@ export const wholeColumns = [
 /** The workers as the table wants them: columns, here of means over the whole run. */
 export function means({ workers }, all) {
   const column = (name) => all.map((one) => one[name]);
-  const known = all.some(({ time }) => time.compute_seconds > 0);
-  const part = (name) => all.map(({ time }) => (known ? time[name + "_seconds"] : 0));
+  const known = all.some(({ time }) => time?.compute_seconds > 0);
+  const part = (name) => all.map(({ time }) => time?.[name + "_seconds"] ?? 0);
   const newest = (name) => {
     const values = new Map(workers.name.map((host, i) => [host, workers[name][i]]));
     return all.map(({ host }) => values.get(host) ?? null);
@@ -162,7 +162,8 @@ export class WorkerTable {
     setText(name, workers.name[i] + (workers.stale[i] ? " (late)" : ""));
     this.columns.forEach((column, at) => {
       if (at === 0 || at === barAt) return;
-      setText(row.children[at], workers.step_seconds[i] > 0 ? column.text(column.of(workers, i, total), workers, i) : "–");
+      const value = workers.samples[i] > 0 ? column.of(workers, i, total) : null;
+      setText(row.children[at], value === null ? "–" : column.text(value, workers, i));
     });
     const svg = row.children[barAt].firstChild;
     let x = 0;

@@ -388,6 +388,9 @@ struct TrainingStatistics {
 
   noiseError @15 :Float64;
   # Standard error of the noise scale's natural logarithm, by how the steps' shares of noise spread; 0: not known.
+
+  untimedSteps @16 :UInt32;
+  # Of `steps`, those whose times are not known, which the means of times are without.
 }
 
 struct BalanceStatistics @0xd2b15f16371e4f80 {

@@ -48,14 +48,17 @@ cells evaluation_rows(const run_records& records) {
 }
 
 cells worker_rows(const run_summary& summary) {
+  const auto time = [](const auto& worker, double seconds) {
+    return worker.timed_steps > 0 ? milliseconds(seconds) : "-";
+  };
   cells rows = {{"worker", "slow-down", "batch", "mean batch", "samples", "share", "step ms", "compute ms",
                  "exchange ms", "data ms"}};
   for (const auto& worker : summary.workers)
     rows.push_back({worker.host, fixed(worker.compute_slowdown, 1) + (worker.slowdown_changes ? ", changes" : ""),
                     std::to_string(worker.first_batch) + " -> " + std::to_string(worker.last_batch),
                     fixed(worker.mean_batch, 1), grouped(worker.samples), percent(worker.share, 1),
-                    milliseconds(worker.step_seconds), milliseconds(worker.compute_seconds),
-                    milliseconds(worker.exchange_seconds), milliseconds(worker.data_seconds)});
+                    time(worker, worker.step_seconds), time(worker, worker.compute_seconds),
+                    time(worker, worker.exchange_seconds), time(worker, worker.data_seconds)});
   return rows;
 }
 

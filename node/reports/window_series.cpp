@@ -68,13 +68,15 @@ window_row window_columns::add(const policy::judged_window& window) {
     reward.add(worker.reward.total);
     at(row, column::reward_low) = std::fmin(at(row, column::reward_low), worker.reward.total);
     at(row, column::reward_high) = std::fmax(at(row, column::reward_high), worker.reward.total);
+    seconds_ = std::max(seconds_, report.elapsed_seconds);
+    if (ledger::timed_steps(training) == 0)
+      continue;
     compute.add(training.compute_seconds);
     exchange.add(training.exchange_seconds);
     data.add(training.data_seconds);
     if (is_known(worker.time))
       add_split(worker.time, split);
     window_seconds = std::max(window_seconds, training.steps * training.iteration_seconds);
-    seconds_ = std::max(seconds_, report.elapsed_seconds);
   }
   samples_ += samples;
   at(row, column::seconds) = seconds_;

@@ -45,9 +45,11 @@ def _of_window(row: Dict[str, Any]) -> Iterator[Scalar]:
         report = worker.get("report", {})
         training = report.get("training", {})
         step = int(report.get("first_step", 0)) + int(training.get("steps", 0))
+        timed = training.get("iteration_seconds")
         for name, path in _OF_REPORT.items():
             value = _number(report, path)
-            if value is not None and (value != 0 if name == "loss" else value >= 0):  # others: not known
+            known = timed if name.endswith("_seconds") else value != 0 if name == "loss" else True
+            if value is not None and known and (value >= 0 or name == "loss"):
                 yield f"{name}/{report.get('host', '?')}", value, step
         if report.get("rank") == 0:
             for name, path in _OF_ALL.items():

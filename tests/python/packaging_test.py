@@ -125,6 +125,13 @@ class Command(unittest.TestCase):
         self.assertIn(("batch/ada", 64.0, 2), found)
         self.assertIn(("evaluation/test_accuracy", 0.503, 14), found)
 
+    def test_finds_no_time_where_no_step_was_timed(self):
+        def tags(seconds):
+            training = {"steps": 2, "loss": 0.5, "iteration_seconds": seconds, "compute_seconds": 0.0}
+            return {tag for tag, _, _ in tensorboard._of_window({"workers": [{"report": {"host": "ada", "batch": 8, "training": training}}]})}
+        self.assertEqual(tags(0.1), {"batch/ada", "loss/ada", "step_seconds/ada", "compute_seconds/ada"})
+        self.assertEqual(tags(0.0), {"batch/ada", "loss/ada"})
+
     def test_gives_values_the_time_at_which_the_run_had_them(self):
         """And not that of the conversion; also behind another arbitrator, whose clock began later."""
         with tempfile.TemporaryDirectory() as folder, NO_WRITER:

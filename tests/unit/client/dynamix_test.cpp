@@ -271,6 +271,7 @@ TEST_F(AgentTraining, ReportsWindowsAndPutsDecisionsInForceOnAllMembersAtOnce) {
     EXPECT_EQ(report->training.accuracy, 0.5);
     EXPECT_EQ(report->training.iteration_seconds, 0.25);
     EXPECT_EQ(report->training.compute_seconds, 0.125);
+    EXPECT_EQ(report->training.untimed_steps, 3U);
     EXPECT_EQ(report->training.learning_rate, 0.5);
     EXPECT_TRUE(report->training.gradient_valid);
     EXPECT_EQ(report->decision, messages::decision_key{});

@@ -282,6 +282,32 @@ TEST_F(Feed, TellsTheWorkersMeansOnceTheRunHasEnded) {
   EXPECT_NEAR(means[1]["share"].get<double>(), 1300.0 / 2580, 1e-5);
 }
 
+TEST_F(Feed, TellsNoTimeWhereNoStepWasLookedAt) {
+  append(start_row());
+  auto row = window_row(1);
+  auto& training = std::get<ledger::window>(row.entry).workers[1].report.training;
+  training.untimed_steps = training.steps;
+  training.iteration_seconds = training.compute_seconds = training.exchange_seconds = training.data_seconds = 0;
+  append(row);
+  ledger::farewell said;
+  said.farewell.host = "w1";
+  said.farewell.rank = 1;
+  said.farewell.steps = 10;
+  append({.entry = said});
+  said.farewell.host = "w0";
+  said.farewell.rank = 0;
+  append({.entry = said});
+  feed from(small_cluster(), path(), quick_);
+  const auto state = settled(from);
+  EXPECT_EQ(state["workers"]["step_seconds"], json::parse("[0.1, null]"));
+  EXPECT_EQ(state["workers"]["parts"]["compute"], json::parse("[0.06, null]"));
+  EXPECT_EQ(state["workers"]["samples_per_second"][1], nullptr);
+  EXPECT_EQ(state["now"]["step_seconds"], 0.1);
+  EXPECT_EQ(state["per_worker"][0]["step_seconds"], 0.1);
+  EXPECT_EQ(state["per_worker"][1]["step_seconds"], nullptr);
+  EXPECT_EQ(state["per_worker"][1]["samples"], 650);
+}
+
 TEST_F(Feed, ExplainsTheWindowAtATimeOfTheChart) {
   append(start_row());
   for (std::uint64_t window = 1; window <= 12; ++window)

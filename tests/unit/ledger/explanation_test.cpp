@@ -216,6 +216,31 @@ TEST(Explanation, HasAColumnOfWhatMemoryHoldsWhereAScriptSaysIt) {
   EXPECT_THAT(to_text(explain(sample_rows(), 0, "", error), explanation_detail::summary), Not(HasSubstr("limit")));
 }
 
+TEST(Explanation, ShowsNoTimeWhereNoStepWasLookedAt) {
+  auto rows = sample_rows();
+  for (const std::size_t row : {2U, 4U}) { // the first window, and the one in which its decision came into force
+    auto& workers = std::get<ledger::window>(rows[row].entry).workers;
+    for (auto& worker : workers)
+      if (auto& training = worker.report.training; row == 4 || worker.report.host == "ada") {
+        training.untimed_steps = training.steps;
+        training.iteration_seconds = training.compute_seconds = 0;
+      } else {
+        worker.time = {.compute_seconds = 0.15, .cpu_wait_seconds = 0.05};
+      }
+  }
+  std::string error;
+  const auto said = explain(rows, 1, "", error);
+  const auto text = to_text(said, explanation_detail::summary);
+  EXPECT_THAT(text, ContainsRegex("ada     64 -> 89 +- +- +- +- +- +-\n"));
+  EXPECT_THAT(text, ContainsRegex("ben     64 -> 39 +200.0 +150.0 +50.0 "));
+  EXPECT_THAT(text, HasSubstr("128 samples per step, whose time is not known; "));
+  EXPECT_THAT(to_text(said), HasSubstr("; how long a step took is not known.\n"));
+  EXPECT_THAT(to_text(said), Not(HasSubstr("Computing took")));
+  const auto ben = nlohmann::json::parse(to_json(said))[1];
+  EXPECT_TRUE(ben["effect"]["compute_seconds"].is_null());
+  EXPECT_TRUE(ben["effect"]["cluster"]["step_seconds"].is_null());
+}
+
 TEST(Explanation, CoversAllWorkersUnlessOneIsNamed) {
   const auto text = text_of(2);
   EXPECT_THAT(text, HasSubstr("ada (rank 0)"));

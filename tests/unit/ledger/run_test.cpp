@@ -91,6 +91,29 @@ TEST(Run, TellsAStepsTimeByItsCausesWhereTheyAreKnown) {
   EXPECT_FLOAT_EQ(run.course().newest(signal::exchange), 0);
 }
 
+TEST(Run, KnowsNoTimeOfAWindowInWhichNoStepWasLookedAt) {
+  auto run = begun();
+  auto row = window_row(2);
+  auto& workers = std::get<ledger::window>(row.entry).workers;
+  const auto forget = [](messages::training_statistics& training) {
+    training.untimed_steps = training.steps;
+    training.iteration_seconds = training.compute_seconds = training.exchange_seconds = training.data_seconds = 0;
+  };
+  forget(workers[0].report.training);
+  run.add(row);
+  EXPECT_FLOAT_EQ(run.course().newest(signal::step_seconds), 0.1F) << "the other's";
+  EXPECT_FLOAT_EQ(run.course().newest(signal::compute), 0.06F);
+  EXPECT_FLOAT_EQ(run.course().newest(signal::samples_per_second), 1290) << "of both";
+  forget(workers[1].report.training);
+  for (auto& worker : workers)
+    worker.report.window = 3;
+  std::get<ledger::window>(row.entry).key.window = 3;
+  run.add(row);
+  for (const auto which : {signal::step_seconds, signal::compute, signal::samples_per_second})
+    EXPECT_TRUE(std::isnan(run.course().newest(which)));
+  EXPECT_TRUE(std::isnan(run.course().work_seconds().row(2)[1]));
+}
+
 TEST(Run, KnowsNoAccuracyAndNoLossBeforeSomebodyReportsThem) {
   auto run = begun(0);
   const auto add = [&run](std::uint64_t number, double accuracy, double loss) {

@@ -244,6 +244,42 @@ TEST(Summary, AddsUpWhereTheStepsWent) {
   EXPECT_DOUBLE_EQ(object["per_worker"][1]["time"]["cpu_wait_seconds"].get<double>(), 0.05);
 }
 
+/// As `exec --observe` reports where it has not had the time to look at all steps.
+void look_at(messages::training_statistics& training, std::uint32_t steps, double seconds) {
+  training.untimed_steps = training.steps - steps;
+  training.iteration_seconds = seconds;
+  training.compute_seconds = seconds / 2;
+}
+
+TEST(Summary, WeighsTimesByTheStepsThatWereLookedAt) {
+  auto records = sample_records();
+  std::uint32_t looked = 0;
+  for (auto& row : records.rows)
+    if (auto* window = std::get_if<ledger::window>(&row.entry)) {
+      auto& worker = window->workers[1];
+      look_at(worker.report.training, looked, looked == 0 ? 0 : 0.1 * looked); // none, 1 of 0.1 s, 2 of 0.2 s
+      if (looked > 0)
+        worker.time = {.compute_seconds = 0.05 * looked - 0.03, .cpu_wait_seconds = 0.03, .other_seconds = 0.05 * looked};
+      worker.report.system.valid = looked == 1;
+      look_at(window->workers[0].report.training, 0, 0);
+      ++looked;
+    }
+  const auto summary = summarise(records);
+  EXPECT_DOUBLE_EQ(summary.workers[1].step_seconds, (0.1 + 2 * 0.2) / 3);
+  EXPECT_DOUBLE_EQ(summary.workers[1].compute_seconds, (0.05 + 2 * 0.1) / 3);
+  EXPECT_DOUBLE_EQ(summary.workers[1].time.cpu_wait_seconds, 0.03);
+  ASSERT_TRUE(summary.workers[1].cpu_wait_share);
+  EXPECT_NEAR(*summary.workers[1].cpu_wait_share, 0.03 / 0.05, 1e-9) << "of the window that measured it";
+  EXPECT_FALSE(summary.workers[0].cpu_wait_share);
+  EXPECT_GT(summary.workers[0].mean_batch, 0) << "samples are known of all steps";
+  const auto object = nlohmann::json::parse(to_json(summary));
+  for (const auto* name : {"step_seconds", "compute_seconds", "exchange_seconds", "data_seconds", "time"}) {
+    EXPECT_TRUE(object["per_worker"][0][name].is_null()) << name;
+    EXPECT_FALSE(object["per_worker"][1][name].is_null()) << name;
+  }
+  EXPECT_THAT(workers_table(summary), ::testing::ContainsRegex("ada .* - +- +- +-\n"));
+}
+
 TEST(Summary, TakesTheReasonOfAFailedWorker) {
   auto records = sample_records();
   records.farewells[1].succeeded = false;
