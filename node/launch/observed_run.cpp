@@ -63,7 +63,7 @@ std::vector<std::string> tell_observation(const told_run& told, std::string& tab
       continue;
     for (const auto& known : told.summary.workers)
       if (known.host == worker->name)
-        worker->time = known.time;
+        worker->cpu_wait_share = known.cpu_wait_share;
     workers.push_back(std::move(*worker));
   }
   if (workers.empty())

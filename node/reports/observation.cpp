@@ -18,16 +18,20 @@ using json = nlohmann::ordered_json;
 constexpr double seconds_max = 86'400;
 constexpr std::uint32_t batch_max = 1U << 20;
 constexpr std::size_t points_max = 64;
+constexpr std::size_t parts_max = 64;
+constexpr std::size_t parts_min = 4; ///< by which an error is known
 constexpr std::size_t lines_max = 8;
 constexpr std::size_t words_max = 256;
 constexpr double line_width = 1.25;   ///< as policy/pace_tracker's
-constexpr double noticed_gain = 1.02; ///< below it nothing is to be gained
+constexpr double noticed_gain = 1.05; ///< below it nothing is to be gained
+constexpr double sure_errors = 2;     ///< standard errors that a gain has to exceed
 constexpr double noticed_share = 0.1; ///< of a step
+constexpr double cause_share = 0.5;   ///< of what one computes longer than the others, that a wait explains
 constexpr double slow_factor = 1.1;   ///< times the median's seconds per sample
 constexpr double off_estimate = 0.1;  ///< beyond it the comparison says why
 
-double bounded_seconds(const json& object, const char* name) {
-  const double value = object.at(name).get<double>();
+double bounded_seconds(const json& number) {
+  const auto value = number.get<double>();
   return std::isfinite(value) ? std::clamp(value, 0.0, seconds_max) : 0;
 }
 
@@ -64,15 +68,36 @@ double pace_of(const observed_worker& worker) {
   return worker.batch > 0 ? worker.compute_seconds / worker.batch : 0;
 }
 
-/// Why one computes longer than the others, as far as its agent has seen.
-std::string cause_of(const observed_worker& worker) {
-  const auto waited = worker.time.cpu_wait_seconds;
-  if (waited > noticed_share * worker.step_seconds)
-    return fmt::format("for {} ms of it no CPU was free for it (a busy neighbour, or a quota)",
-                       in_milliseconds(waited));
-  if (ledger::is_known(worker.time))
-    return "its processor is that much slower, or the script does more there (it had a CPU all the time)";
-  return "its agent has measured nothing that says why";
+/// Of a step's computing, when no CPU was free; 0 where that is not known.
+double waited_seconds(const observed_worker& worker) {
+  return worker.cpu_wait_share.value_or(0) * worker.compute_seconds;
+}
+
+/// Why one computes longer than the others, as far as its agent has seen. `pace`: seconds per sample of the others.
+std::string cause_of(const observed_worker& worker, double pace) {
+  if (!worker.cpu_wait_share)
+    return "its agent has measured nothing that says why";
+  const auto waited = waited_seconds(worker);
+  const bool explains = waited > cause_share * (worker.compute_seconds - pace * worker.batch);
+  return fmt::format("{}no CPU was free for it for {} ms of that",
+                     explains ? "" : "its processor is that much slower, or the script does more there; ",
+                     in_milliseconds(waited));
+}
+
+/// What is measured on a busy machine is what is done to it, and comes first.
+void tell_busy(const observation& seen, std::vector<std::string>& told) {
+  std::vector<const observed_worker*> waiting;
+  for (const auto& worker : seen.workers)
+    if (waited_seconds(worker) > noticed_share * worker.step_seconds)
+      waiting.push_back(&worker);
+  if (!waiting.empty())
+    told.push_back(fmt::format(
+        "the machine was busy: of each step's computing no CPU was free for {}. Other programs, more threads than CPUs "
+        "or a quota do that, and all that follows holds beside them alone",
+        listed(waiting, [](const auto* worker) {
+          return fmt::format("{} of {} ms for {}", in_milliseconds(waited_seconds(*worker)),
+                             in_milliseconds(worker->compute_seconds), worker->name);
+        })));
 }
 
 void tell_slow(const observation& seen, std::vector<std::string>& told) {
@@ -84,7 +109,7 @@ void tell_slow(const observation& seen, std::vector<std::string>& told) {
     if (usual > 0 && pace_of(worker) > slow_factor * usual)
       told.push_back(fmt::format(
           "{} is slow: it computes {} ms per step, {} times as long per sample as the median worker; {}", worker.name,
-          in_milliseconds(worker.compute_seconds), fixed(pace_of(worker) / usual, 1), cause_of(worker)));
+          in_milliseconds(worker.compute_seconds), fixed(pace_of(worker) / usual, 1), cause_of(worker, usual)));
   for (const auto& worker : seen.workers)
     if (worker.data_seconds > noticed_share * worker.step_seconds)
       told.push_back(
@@ -98,18 +123,76 @@ void tell_slow(const observation& seen, std::vector<std::string>& told) {
 
 void tell_gain(const observation& seen, std::vector<std::string>& told) {
   if (seen.gain < noticed_gain) {
-    told.emplace_back("equal batches cost nothing here: no other shares of the same global batch would be faster");
+    told.push_back(seen.gain <= 1
+                       ? "equal batches cost nothing here: no other shares of the same global batch would be faster"
+                       : fmt::format("equal batches cost nothing here that would be noticed: other shares of the same "
+                                     "global batch would give {} times as many samples per second (estimated)",
+                                     fixed(seen.gain, 2)));
+    return;
+  }
+  const double error = sure_errors * seen.gain_error.value_or(seen.gain);
+  if (seen.gain - error <= 1) {
+    told.push_back(fmt::format("that equal batches cost anything is not sure: other shares of the same global batch "
+                               "would give {} times as many samples per second, {}; observe more steps, or a quieter "
+                               "machine",
+                               fixed(seen.gain, 2),
+                               seen.gain_error ? fmt::format("but parts of the run differ by so much that it may be "
+                                                             "anything from {} to {}",
+                                                             fixed(std::max(0.0, seen.gain - error), 2),
+                                                             fixed(seen.gain + error, 2))
+                                               : "but too few steps were seen to say how surely"));
     return;
   }
   const auto& lines = seen.workers.front().lines;
   told.push_back(fmt::format("equal batches cost {} % of the samples per second; {} would give {} times as many "
-                             "(estimated, {} samples per step shared as {}){}",
+                             "({} to {}, estimated; {} samples per step shared as {}){}",
                              fixed(100 * (1 - 1 / seen.gain), 0), lines.size() == 1 ? "one line" : "two lines",
-                             fixed(seen.gain, 2), std::accumulate(seen.batches.begin(), seen.batches.end(), 0U),
+                             fixed(seen.gain, 2), fixed(seen.gain - error, 2), fixed(seen.gain + error, 2),
+                             std::accumulate(seen.batches.begin(), seen.batches.end(), 0U),
                              listed(seen.batches, [](auto batch) { return std::to_string(batch); }),
                              lines.empty() ? "" : "; here they are:"));
   for (const auto& line : lines)
     told.push_back("    " + printable(line));
+}
+
+/// How many times shorter a step gets where the slowest one's computing takes `after` in place of `before`.
+double gain_of(double step_seconds, double computing_seconds, double before, double after) {
+  const double gone = before > 0 ? 1 - after / before : 0;
+  return step_seconds / (step_seconds - std::min(computing_seconds, step_seconds) * gone);
+}
+
+/// Of the gain, by those that the same shares would give in each part of the run; nothing where there are too few.
+std::optional<double> error_of(const observation& seen, const std::vector<policy::balanced_worker>& balanced) {
+  std::vector<double> gains;
+  for (std::size_t part = 0; part < seen.workers.front().parts.size(); ++part) {
+    double step_seconds = 0;
+    double computing_seconds = 0;
+    double after = 0;
+    bool known = true;
+    for (std::size_t i = 0; i < seen.workers.size() && known; ++i) {
+      const auto& worker = seen.workers[i];
+      const auto& pace = balanced[i].pace;
+      const auto mean = part < worker.parts.size() ? worker.parts[part] : observed_part();
+      known = mean.step_seconds > 0 && mean.compute_seconds > 0;
+      step_seconds += mean.step_seconds / static_cast<double>(seen.workers.size());
+      computing_seconds = std::max(computing_seconds, mean.compute_seconds);
+      const double line = pace.fixed_seconds + pace.sample_seconds * worker.batch;
+      known = known && line > 0;
+      if (known)
+        after = std::max(after, mean.compute_seconds / line *
+                                    (pace.fixed_seconds + pace.sample_seconds * seen.batches[i]));
+    }
+    if (known)
+      gains.push_back(gain_of(step_seconds, computing_seconds, computing_seconds, after));
+  }
+  if (gains.size() < parts_min)
+    return std::nullopt;
+  const auto count = static_cast<double>(gains.size());
+  const double mean = std::accumulate(gains.begin(), gains.end(), 0.0) / count;
+  double squares = 0;
+  for (const double gain : gains)
+    squares += (gain - mean) * (gain - mean);
+  return std::sqrt(squares / (count - 1) / count);
 }
 
 } // namespace
@@ -120,11 +203,11 @@ std::optional<observed_worker> parse_observed_worker(const std::string& text, co
     observed_worker worker{.name = name};
     worker.steps = object.at("steps").get<std::uint64_t>();
     worker.batch = std::min(object.at("batch").get<std::uint32_t>(), batch_max);
-    worker.step_seconds = bounded_seconds(object, "step_seconds");
-    worker.compute_seconds = bounded_seconds(object, "compute_seconds");
-    worker.exchange_seconds = bounded_seconds(object, "exchange_seconds");
-    worker.data_seconds = bounded_seconds(object, "data_seconds");
-    worker.observing_seconds = bounded_seconds(object, "observing_seconds");
+    worker.step_seconds = bounded_seconds(object.at("step_seconds"));
+    worker.compute_seconds = bounded_seconds(object.at("compute_seconds"));
+    worker.exchange_seconds = bounded_seconds(object.at("exchange_seconds"));
+    worker.data_seconds = bounded_seconds(object.at("data_seconds"));
+    worker.observing_seconds = bounded_seconds(object.at("observing_seconds"));
     worker.other_models = object.at("other_models").get<std::uint64_t>();
     worker.problem = printable(object.at("problem").get<std::string>());
     for (const auto& point : object.at("points")) {
@@ -134,6 +217,9 @@ std::optional<observed_worker> parse_observed_worker(const std::string& text, co
           worker.points.size() < points_max)
         worker.points.push_back(next);
     }
+    for (const auto& part : object.at("parts"))
+      if (worker.parts.size() < parts_max)
+        worker.parts.push_back({bounded_seconds(part.at(0)), bounded_seconds(part.at(1))});
     for (const auto& line : object.at("lines"))
       if (worker.lines.size() < lines_max)
         worker.lines.push_back(printable(line.get<std::string>()));
@@ -167,9 +253,10 @@ observation observe(std::vector<observed_worker> workers) {
   const auto shared = policy::balance(total, balanced);
   seen.samples_per_second = static_cast<double>(total) / step_seconds;
   seen.batches = shared.batches;
-  const double gone = slowest_seconds > 0 ? 1 - shared.slowest_seconds / slowest_seconds : 0;
-  if (shared.reason == policy::balance_reason::moved || shared.reason == policy::balance_reason::evened)
-    seen.gain = std::max(1.0, step_seconds / (step_seconds - std::min(computing_seconds, step_seconds) * gone));
+  if (shared.reason == policy::balance_reason::moved || shared.reason == policy::balance_reason::evened) {
+    seen.gain = std::max(1.0, gain_of(step_seconds, computing_seconds, slowest_seconds, shared.slowest_seconds));
+    seen.gain_error = error_of(seen, balanced);
+  }
   return seen;
 }
 
@@ -186,6 +273,7 @@ std::vector<std::string> to_sentences(const observation& seen) {
     told.emplace_back("too few steps were observed to say who is slow (some twenty are enough)");
     return told;
   }
+  tell_busy(seen, told);
   tell_slow(seen, told);
   tell_gain(seen, told);
   return told;

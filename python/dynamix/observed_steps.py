@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import collections
 import math
+import random
 import statistics
-from typing import Any, Deque, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 _KEPT_STEPS = 4096
+_PARTS = 8            # of the run, by whose spread an estimate's error is known
 _BATCHES = 64         # sizes that are told of
 _FEW_STEPS = 3        # of one size, which are chance
 _LONGEST = 4          # times the median: a checkpoint was written, the machine was suspended
@@ -36,28 +38,37 @@ class ObservedStep(NamedTuple):
 
 
 class ObservedSteps:
-    """The newest steps, and how many there were."""
+    """A sample of the run's steps, all of them equally likely in it, and how many there were."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._known: Deque[ObservedStep] = collections.deque(maxlen=_KEPT_STEPS)
+        self._seen = 0  # that might have been kept
+        self._known: List[Tuple[int, ObservedStep]] = []  # with the step's number
+        self._random = random.Random(0)  # the script's own stays as it is
 
     def add(self, step: ObservedStep) -> None:
         self.count += 1
-        if self.count > _WARM_UP_STEPS and step.is_known:
-            self._known.append(step)
+        if self.count <= _WARM_UP_STEPS or not step.is_known:
+            return
+        self._seen += 1
+        if len(self._known) < _KEPT_STEPS:
+            self._known.append((self.count, step))
+        elif (place := self._random.randrange(self._seen)) < _KEPT_STEPS:
+            self._known[place] = self.count, step
 
-    def _usual(self) -> List[ObservedStep]:
+    def _usual(self) -> List[Tuple[int, ObservedStep]]:
         """Without those that took much longer than most."""
         if not self._known:
             return []
-        longest = _LONGEST * statistics.median(step.iteration for step in self._known)
-        return [step for step in self._known if step.iteration <= longest]
+        longest = _LONGEST * statistics.median(step.iteration for _, step in self._known)
+        return [(number, step) for number, step in self._known if step.iteration <= longest]
 
     def summary(self) -> Dict[str, Any]:
         """Means of the steps with the most frequent batch size, and for each size the mean seconds of computing, of the same steps: what
-        is gained is a part of them."""
-        usual = self._usual()
+        is gained is a part of them. `parts`: the means of a step and of computing in each part of the run; zeros where no step was
+        looked at."""
+        numbered = self._usual()
+        usual = [step for _, step in numbered]
         sizes = collections.Counter(step.samples for step in usual)
         batch = sizes.most_common(1)[0][0] if sizes else 0
         of_batch = [step for step in usual if step.samples == batch]
@@ -67,7 +78,12 @@ class ObservedSteps:
 
         points = [[size, mean([step.compute for step in usual if step.samples == size]), count]
                   for size, count in sizes.most_common(_BATCHES) if count >= _FEW_STEPS or size == batch]
+        parts: List[List[ObservedStep]] = [[] for _ in range(_PARTS)]
+        for number, step in numbered:
+            if step.samples == batch:
+                parts[(number - 1) * _PARTS // self.count].append(step)
         return {"steps": self.count, "batch": batch, "points": sorted(points),
+                "parts": [[mean([step.iteration for step in part]), mean([step.compute for step in part])] for part in parts],
                 "step_seconds": mean([step.iteration for step in of_batch]),
                 "compute_seconds": mean([step.compute for step in of_batch]),
                 "exchange_seconds": mean([step.exchange for step in of_batch]),

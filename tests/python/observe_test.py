@@ -215,6 +215,27 @@ class Steps(unittest.TestCase):
         self.assertAlmostEqual(told["compute_seconds"], 0.05)
         self.assertEqual(len(told["points"]), 1)
 
+    def test_tell_how_each_part_of_the_run_was(self):
+        steps = ObservedSteps()
+        for number in range(80):
+            known = 0.1 if number < 60 else math.nan
+            steps.add(ObservedStep(8, known * (1 + number // 40), 0.0, 0.0))
+        parts = steps.summary()["parts"]
+        self.assertEqual(len(parts), 8)
+        for part, expected in zip(parts, [0.1] * 4 + [0.2] * 2 + [0.0] * 2):
+            self.assertAlmostEqual(part[0], expected)
+            self.assertAlmostEqual(part[1], expected)
+
+    def test_are_a_sample_of_the_whole_run(self):
+        steps = ObservedSteps()
+        count = 20 * observed_steps._KEPT_STEPS
+        for number in range(count):
+            steps.add(ObservedStep(8, 0.1 if number < count // 2 else 0.2, 0.0, 0.0))
+        told = steps.summary()
+        self.assertEqual(len(steps._known), observed_steps._KEPT_STEPS)
+        self.assertAlmostEqual(told["step_seconds"], 0.15, delta=0.01)
+        self.assertTrue(all(step > 0 for step, _ in told["parts"]))
+
     def test_tell_each_batch_size_that_was_seen_often(self):
         steps = ObservedSteps()
         for number in range(43):

@@ -19,6 +19,7 @@ observed_worker at_32(const std::string& name, double slow, double slowest) {
           .exchange_seconds = 0.004 + 0.032 * (slowest - slow),
           .data_seconds = 0,
           .points = {{32, 0.032 * slow}},
+          .parts = std::vector<observed_part>(8, {0.004 + 0.032 * slowest, 0.032 * slow}),
           .lines = {"run = dynamix.join(model, optimizer)", "loader = run.loader(dataset, batch_size=32)"}};
 }
 
@@ -65,15 +66,71 @@ TEST(Observation, SaysWhoIsSlowAndWhatToWrite) {
   EXPECT_TRUE(
       tells(told, "ben is slow: it computes 96.0 ms per step, 3.0 times as long per sample as the median worker"));
   EXPECT_TRUE(
-      tells(told, "equal batches cost 48 % of the samples per second; two lines would give 1.92 times as many"));
+      tells(told, "equal batches cost 48 % of the samples per second; two lines would give 1.92 times as many "
+                  "(1.92 to 1.92, estimated; 64 samples per step shared as 48, 16); here they are:"));
   EXPECT_TRUE(tells(told, "    run = dynamix.join(model, optimizer)"));
 }
 
 TEST(Observation, SaysThatACpuWasMissing) {
   auto slow = at_32("ben", 3, 3);
-  slow.time.compute_seconds = 0.032;
-  slow.time.cpu_wait_seconds = 0.064;
-  EXPECT_TRUE(tells(to_sentences(observe({at_32("ada", 1, 3), slow})), "for 64.0 ms of it no CPU was free for it"));
+  slow.cpu_wait_share = 2.0 / 3;
+  EXPECT_TRUE(tells(to_sentences(observe({at_32("ada", 1, 3), slow})),
+                    "as the median worker; no CPU was free for it for 64.0 ms of that"));
+  slow.cpu_wait_share = 0.05;
+  EXPECT_TRUE(tells(to_sentences(observe({at_32("ada", 1, 3), slow})),
+                    "its processor is that much slower, or the script does more there; no CPU was free for it for 4.80 "
+                    "ms of that"));
+}
+
+TEST(Observation, SaysNoCauseThatNobodyHasMeasured) {
+  const auto told = to_sentences(observe({at_32("ada", 1, 3), at_32("ben", 3, 3)}));
+  EXPECT_TRUE(tells(told, "as the median worker; its agent has measured nothing that says why"));
+  EXPECT_FALSE(tells(told, "the machine was busy"));
+}
+
+TEST(Observation, SaysFirstThatTheMachineWasBusy) {
+  auto ada = at_32("ada", 1, 3);
+  auto ben = at_32("ben", 3, 3);
+  ada.cpu_wait_share = 0.1;
+  ben.cpu_wait_share = 0.5;
+  EXPECT_NE(to_sentences(observe({ada, ben}))
+                .front()
+                .find("the machine was busy: of each step's computing no CPU was free for 48.0 of 96.0 ms for ben. "),
+            std::string::npos);
+}
+
+/// As `at_32`, where each other part of the run was `by` times slower, and the others faster.
+observed_worker unsteady(const std::string& name, double slow, double by, bool begins_slow) {
+  auto worker = at_32(name, slow, 2);
+  for (std::size_t part = 0; part < worker.parts.size(); ++part)
+    worker.parts[part].compute_seconds *= (part % 2 == 0) == begins_slow ? by : 2 - by;
+  return worker;
+}
+
+TEST(Observation, RecommendsNothingThatPartsOfTheRunDisagreeAbout) {
+  const auto steady = observe({unsteady("ada", 1, 1.1, true), unsteady("ben", 2, 1.1, false)});
+  ASSERT_TRUE(steady.gain_error);
+  EXPECT_GT(*steady.gain_error, 0);
+  EXPECT_TRUE(tells(to_sentences(steady), "here they are:"));
+  const auto told = to_sentences(observe({unsteady("ada", 1, 1.8, true), unsteady("ben", 1.3, 1.8, false)}));
+  EXPECT_TRUE(tells(told, "that equal batches cost anything is not sure"));
+  EXPECT_FALSE(tells(told, "dynamix.join"));
+}
+
+TEST(Observation, RecommendsNothingWhereTooFewPartsOfTheRunWereSeen) {
+  auto slow = at_32("ben", 3, 3);
+  slow.parts.assign(8, {});
+  const auto told = to_sentences(observe({at_32("ada", 1, 3), slow}));
+  EXPECT_TRUE(tells(told, "too few steps were seen to say how surely"));
+  EXPECT_FALSE(tells(told, "dynamix.join"));
+}
+
+TEST(Observation, RecommendsNothingForAGainThatNobodyNotices) {
+  const auto seen = observe({at_32("ada", 1, 1.07), at_32("ben", 1.07, 1.07)});
+  EXPECT_GT(seen.gain, 1.02);
+  const auto told = to_sentences(seen);
+  EXPECT_TRUE(tells(told, "equal batches cost nothing here that would be noticed"));
+  EXPECT_FALSE(tells(told, "dynamix.join"));
 }
 
 TEST(Observation, PromisesNothingWhereAllAreEquallyFast) {
@@ -103,13 +160,16 @@ TEST(Observation, ReadsNoNonsense) {
   EXPECT_FALSE(parse_observed_worker(R"({"steps": -1})", "ada"));
   const std::string begin = R"({"steps": 9, "batch": 32, "step_seconds": 1e300, "compute_seconds": -1,
     "exchange_seconds": 0.1, "data_seconds": 0, "observing_seconds": 0, "other_models": 0, "problem": "", "lines": [],
-    "points": )";
+    "parts": [[0.2, 1e300], [-1, 0.1]], "points": )";
   const auto read = parse_observed_worker(begin + "[[8, 0.1], [8, 0.2], [4, 0.1], [16, -1], [32, 0.3]]}", "ada");
   ASSERT_TRUE(read);
   EXPECT_EQ(read->step_seconds, 86'400);
   EXPECT_EQ(read->compute_seconds, 0);
   ASSERT_EQ(read->points.size(), 2U);
   EXPECT_EQ(read->points[1].batch, 32);
+  ASSERT_EQ(read->parts.size(), 2U);
+  EXPECT_EQ(read->parts[0].compute_seconds, 86'400);
+  EXPECT_EQ(read->parts[1].step_seconds, 0);
 }
 
 TEST(Observation, IsKeptAndCompared) {
