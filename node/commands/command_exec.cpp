@@ -22,6 +22,7 @@
 #include <ranges>
 #include <set>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <variant>
 
@@ -315,7 +316,8 @@ int exec(const exec_arguments& arguments, command_context& context) {
   };
   commanded_run watch(*file, run, start, command);
   options.observer = &watch;
-  live_output live(context.err, {.interval = progress_interval});
+  live_output live(context.err,
+                   {.width_now = [] { return terminal_width(STDERR_FILENO); }, .interval = progress_interval});
   tell_page(options, live, "dynamix-node: ");
   auto made = run_locally(options, live, over.get_token());
 

@@ -18,7 +18,7 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr std::size_t stories_most = 6; ///< warnings and events
-constexpr const char* row_format = "{:<{}}{:>10}{:>7}{:<9}{:>10}{:>9}{:>9}{:>9}{}";
+constexpr std::size_t number_width = 7; ///< at least, so that columns stay where they are
 
 /// A member, or an element of a column; null where there is none.
 const json& at(const json& from, const char* name) {
@@ -40,10 +40,25 @@ std::string text(const json& value) {
 }
 
 std::string whole(const json& value) {
+  if (value.is_null())
+    return "-";
   return grouped(static_cast<std::uint64_t>(std::max(0.0, std::round(number(value)))));
 }
 
-std::vector<std::string> head(const json& from_run, const json& from_now, const json& evaluation) {
+using fields = std::vector<std::string>;
+
+/// Side by side, on as many lines as that takes.
+void add_fields(std::vector<std::string>& lines, const fields& all, std::size_t width) {
+  std::string line;
+  for (const auto& field : all)
+    if (line.empty() || line.size() + 2 + field.size() <= width)
+      line += (line.empty() ? "" : "  ") + field;
+    else
+      lines.push_back(std::exchange(line, field));
+  lines.push_back(line);
+}
+
+std::vector<fields> head(const json& from_run, const json& from_now, const json& evaluation) {
   const auto run = [&](const char* name) -> const json& { return at(from_run, name); };
   const auto now = [&](const char* name) -> const json& { return at(from_now, name); };
   const double planned = number(run("planned_samples"));
@@ -51,36 +66,82 @@ std::vector<std::string> head(const json& from_run, const json& from_now, const 
   const double speed = number(now("samples_per_second"));
   const double target = number(run("target_accuracy"));
   const bool training = text(now("phase")) == "training" && speed > 0;
-  const auto eta = training && planned > 0 ? (target > 0 ? "  ETA at most " : "  ETA ") + duration(left / speed) : "";
-  return {fmt::format("{}  {} ({}) version {}  {}  generation {}  window {}  {}", text(run("cluster")),
-                      text(run("policy")), text(run("mode")), whole(now("policy_version")), text(now("phase")),
-                      whole(now("generation")), whole(now("window")), duration(number(now("elapsed_seconds")))),
-          fmt::format("samples {}{}  {}/s{}", whole(now("samples")),
-                      planned > 0
-                          ? fmt::format(" of {} ({})", whole(run("planned_samples")), percent(1 - left / planned, 0))
-                          : "",
-                      whole(now("samples_per_second")), eta),
-          fmt::format("test accuracy {}{}  batches {}  global batch {}  noise scale {}  reward {:.3f}",
-                      evaluation.is_object() ? percent(number(at(evaluation, "test_accuracy")), 1) : "-",
-                      target > 0 ? " (target " + percent(target, 1) + ")" : "", percent(number(now("accuracy")), 1),
-                      whole(now("global_batch")), whole(now("noise_scale")), number(now("reward")))};
+  std::vector<fields> lines = {
+      {text(run("cluster")),
+       fmt::format("{} ({}) version {}", text(run("policy")), text(run("mode")), whole(now("policy_version"))),
+       text(now("phase")), "generation " + whole(now("generation")), "window " + whole(now("window")),
+       duration(number(now("elapsed_seconds")))},
+      {fmt::format(
+           "samples {}{}", whole(now("samples")),
+           planned > 0 ? fmt::format(" of {} ({})", whole(run("planned_samples")), percent(1 - left / planned, 0)) : ""),
+       whole(now("samples_per_second")) + "/s"},
+      {fmt::format("test accuracy {}{}",
+                   evaluation.is_object() ? percent(number(at(evaluation, "test_accuracy")), 1) : "-",
+                   target > 0 ? " (target " + percent(target, 1) + ")" : ""),
+       "batches " + percent(number(now("accuracy")), 1), "global batch " + whole(now("global_batch")),
+       "noise scale " + whole(now("noise_scale")), fmt::format("reward {:.3f}", number(now("reward")))}};
+  if (training && planned > 0)
+    lines[1].push_back((target > 0 ? "ETA at most " : "ETA ") + duration(left / speed));
+  return lines;
 }
 
 std::string name_of(const json& workers, std::size_t row) {
   return cut(text(at(at(workers, "name"), row)), 23);
 }
 
-std::string worker_line(const json& workers, std::size_t row, std::size_t name_width) {
+constexpr std::size_t left_columns = 3; ///< the first ones, of words
+const fields titles = {"worker", "state", "batch", "samples/s", "step ms", "compute", "no CPU", "waiting", ""};
+/// Columns by how soon they are left out where the screen is too narrow; the others stay.
+constexpr std::size_t dispensable[] = {3, 1, 6, 7};
+
+fields worker_cells(const json& workers, std::size_t row) {
   const auto cell = [&](const char* column) -> const json& { return at(at(workers, column), row); };
   const auto part = [&](const char* name) { return number(at(at(at(workers, "parts"), name), row)); };
-  const auto milliseconds = [](double seconds) { return fixed(1e3 * seconds, 1); };
+  const bool timed = number(cell("step_seconds")) > 0;
+  const auto milliseconds = [&](double seconds) { return timed ? fixed(1e3 * seconds, 1) : std::string("-"); };
   const auto& decided = cell("decided_batch");
   const bool changes = number(decided) > 0 && number(decided) != number(cell("batch"));
-  return fmt::format(row_format, name_of(workers, row), name_width, text(cell("state")), whole(cell("batch")),
-                     changes ? " -> " + whole(decided) : "", whole(cell("samples_per_second")),
-                     milliseconds(number(cell("step_seconds"))), milliseconds(part("compute")),
-                     milliseconds(part("exchange") + part("network") + part("barrier")),
-                     cell("guarded") == true ? "  guard" : "");
+  return {name_of(workers, row),
+          text(cell("state")),
+          whole(cell("batch")) + (changes ? " -> " + whole(decided) : ""),
+          timed ? whole(cell("samples_per_second")) : "-",
+          milliseconds(number(cell("step_seconds"))),
+          milliseconds(part("compute")),
+          milliseconds(part("cpu_wait")),
+          milliseconds(part("exchange") + part("network") + part("barrier")),
+          cell("guarded") == true ? "guard" : ""};
+}
+
+/// The table's lines, its head first: as many columns as `width` has room for.
+std::vector<std::string> worker_table(const json& workers, const std::vector<std::size_t>& rows, std::size_t width) {
+  std::vector<fields> table = {titles};
+  for (const auto row : rows)
+    table.push_back(worker_cells(workers, row));
+  std::vector<std::size_t> widths(titles.size());
+  for (std::size_t column = 0; column < widths.size(); ++column) {
+    for (const auto& line : table)
+      widths[column] = std::max(widths[column], line[column].size());
+    if (column >= left_columns && !titles[column].empty())
+      widths[column] = std::max(widths[column], number_width);
+  }
+  for (const auto column : dispensable) {
+    std::size_t used = 0;
+    for (const auto each : widths)
+      used += each + (each > 0 && used > 0 ? 2 : 0);
+    if (used > width)
+      widths[column] = 0;
+  }
+  std::vector<std::string> lines;
+  for (const auto& cells : table) {
+    auto& line = lines.emplace_back();
+    for (std::size_t column = 0; column < cells.size(); ++column)
+      if (widths[column] > 0)
+        line += (column == 0 ? "" : "  ") + (column < left_columns || titles[column].empty()
+                                                 ? fmt::format("{:<{}}", cells[column], widths[column])
+                                                 : fmt::format("{:>{}}", cells[column], widths[column]));
+    line.erase(line.find_last_not_of(' ') + 1);
+  }
+  return lines;
 }
 
 /// Workers that fit, in their order; where not all do, the ones that compute longest, with a line for how many more.
@@ -133,7 +194,8 @@ std::vector<std::string> help_lines() {
           "h  this list",
           "q  quit",
           "",
-          "step ms: of one step; compute: of it, computing; waiting: for the network and for slower workers.",
+          "step ms: of one step; of it, compute: computing; no CPU: ready to, but no CPU was free;",
+          "waiting: for the network and for slower workers. \"-\": not measured.",
           "A batch \"64 -> 80\" is in force as 64 and decided as 80; guard: the policy's choice was overridden."};
 }
 
@@ -171,12 +233,16 @@ std::optional<std::vector<std::string>> draw_top(const std::string& from, const 
     return std::nullopt;
   std::vector<std::string> lines;
   const auto add = [&](const char* colour, const std::string& line) {
-    const auto shown = cut(line, screen.width);
+    const auto shown = shorten(line, screen.width);
     lines.push_back(screen.colour ? colour + shown + "\x1b[0m" : shown);
   };
   const auto size_of = [](const json& list) { return list.is_array() ? list.size() : 0; };
   const auto& evaluations = at(state, "evaluations");
-  for (const auto& line : head(at(state, "run"), at(state, "now"), at(evaluations, size_of(evaluations) - 1)))
+  std::vector<std::string> heading;
+  for (const auto& each : head(at(state, "run"), at(state, "now"), at(evaluations, size_of(evaluations) - 1)))
+    add_fields(heading, each, screen.width);
+  heading.resize(std::min({heading.size(), std::max<std::size_t>(3, screen.height / 2), screen.height}));
+  for (const auto& line : heading)
     add(lines.empty() ? "\x1b[1m" : "", line);
   if (view != top_view::workers) {
     const auto room = screen.height > lines.size() ? screen.height - lines.size() : 0;
@@ -195,18 +261,15 @@ std::optional<std::vector<std::string>> draw_top(const std::string& from, const 
   const auto& workers = at(state, "workers");
   const auto count = size_of(at(workers, "name"));
   const auto rows = pick(workers, count, screen.height > used ? screen.height - used : 1);
-  std::size_t width = 8;
-  for (const auto row : rows)
-    width = std::max(width, name_of(workers, row).size() + 1);
   lines.emplace_back();
-  add("\x1b[1m",
-      fmt::format(row_format, "worker", width, "state", "batch", "", "samples/s", "step ms", "compute", "waiting", ""));
-  for (const auto row : rows) {
-    const bool lost = text(at(at(workers, "state"), row)) == "lost";
-    add(lost                                      ? "\x1b[31m"
-        : at(at(workers, "guarded"), row) == true ? "\x1b[33m"
-                                                  : "",
-        worker_line(workers, row, width));
+  const auto table = worker_table(workers, rows, screen.width);
+  add("\x1b[1m", table.front());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const bool lost = text(at(at(workers, "state"), rows[i])) == "lost";
+    add(lost                                          ? "\x1b[31m"
+        : at(at(workers, "guarded"), rows[i]) == true ? "\x1b[33m"
+                                                      : "",
+        table[i + 1]);
   }
   if (rows.size() < count)
     add("", fmt::format("... and {} that compute faster", grouped(count - rows.size())));

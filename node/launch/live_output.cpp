@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <ostream>
+#include <string_view>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -11,12 +12,6 @@ namespace {
 constexpr const char* bold = "\x1b[1m";
 constexpr const char* red = "\x1b[1;31m";
 constexpr const char* plain = "\x1b[0m";
-
-/// 0: unknown.
-std::size_t terminal_width() {
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
 
 } // namespace
 
@@ -28,7 +23,7 @@ output_style output_style::detect() {
   style.colour = style.redraw && (no_color == nullptr || *no_color == '\0');
   if (style.redraw)
     style.interval = std::chrono::milliseconds(200);
-  style.width_now = &terminal_width;
+  style.width_now = [] { return terminal_width(STDOUT_FILENO); };
   return style;
 }
 
@@ -48,12 +43,13 @@ void live_output::progress(const std::string& line) {
     return;
   shown_at_ = now;
   last_ = line;
-  if (const auto width = style_.width_now != nullptr ? style_.width_now() : 0; width > 0)
+  const auto width = style_.width_now != nullptr ? style_.width_now() : 0;
+  if (width > 0)
     style_.width = width;
   if (style_.redraw)
-    out_ << "\r" << cut(line, style_.width - 1) << "\x1b[K" << std::flush;
+    out_ << "\r" << shorten(line, style_.width - 1) << "\x1b[K" << std::flush;
   else
-    out_ << line << std::endl;
+    out_ << (width > 0 ? shorten(line, width) : line) << std::endl;
   drawn_ = style_.redraw;
 }
 
@@ -68,6 +64,21 @@ void live_output::heading(const std::string& text) {
 
 void live_output::problem(const std::string& text) {
   print(style_.colour ? red + text + plain : text);
+}
+
+std::size_t terminal_width(int descriptor) {
+  winsize size{};
+  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+std::string shorten(const std::string& text, std::size_t width) {
+  constexpr std::string_view left_out = " ...";
+  if (cut(text, width).size() == text.size())
+    return text;
+  const auto room = cut(text, width > left_out.size() ? width - left_out.size() : 0).size();
+  const auto blank = text.find_last_of(' ', room);
+  const auto end = blank == std::string::npos ? blank : text.find_last_not_of(' ', blank);
+  return end == std::string::npos ? cut(text, width) : text.substr(0, end + 1) + std::string(left_out);
 }
 
 std::string cut(const std::string& text, std::size_t width) {

@@ -44,5 +44,10 @@ private:
 
 /// The first `width` characters; counts characters, not bytes.
 std::string cut(const std::string& text, std::size_t width);
+/// What of it fits in `width` characters: whole words, and "..." where some are left out; of a first word that is too
+/// long, its beginning.
+std::string shorten(const std::string& text, std::size_t width);
+/// Of a descriptor; 0: it is no terminal.
+std::size_t terminal_width(int descriptor);
 
 } // namespace dynamix::node

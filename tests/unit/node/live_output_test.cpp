@@ -69,6 +69,20 @@ TEST(LiveOutput, UsesColourOnlyWhereItIsWanted) {
   unsetenv("NO_COLOR");
 }
 
+TEST(LiveOutput, LeavesOutWholeWordsWhereATerminalIsTooNarrow) {
+  const std::string line = "epoch 2/5  34 %  5,123 samples/s  batch ada 164 ben 139";
+  EXPECT_EQ(shorten(line, 55), line);
+  EXPECT_EQ(shorten(line, 54), "epoch 2/5  34 %  5,123 samples/s  batch ada 164 ...") << "no room for ben and the dots";
+  EXPECT_EQ(shorten(line, 24), "epoch 2/5  34 % ...") << "no 5,1";
+  EXPECT_EQ(shorten(line, 3), "epo");
+  for (std::size_t width = 0; width < 60; ++width)
+    EXPECT_LE(shorten(line, width).size(), width);
+  std::ostringstream out;
+  live_output live(out, {.redraw = false, .width_now = [] { return std::size_t{24}; }, .interval = at_once});
+  live.progress(line);
+  EXPECT_EQ(out.str(), "epoch 2/5  34 % ...\n") << "nor does it wrap";
+}
+
 TEST(LiveOutput, CutsLinesBetweenCharacters) {
   EXPECT_EQ(cut("a▁b", 2), "a▁");
   EXPECT_EQ(cut("a▁b", 3), "a▁b");

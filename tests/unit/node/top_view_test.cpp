@@ -46,6 +46,7 @@ json live_state(std::size_t workers) {
     columns["step_seconds"].push_back(0.025);
     columns["guarded"].push_back(i == 0);
     columns["parts"]["compute"].push_back(0.001 * static_cast<double>(i));
+    columns["parts"]["cpu_wait"].push_back(0.007);
     columns["parts"]["barrier"].push_back(0.002);
   }
   return state;
@@ -66,9 +67,37 @@ TEST(TopView, ShowsTheRunItsWorkersAndWhatHappened) {
   EXPECT_THAT(text, HasSubstr("local-4  ppo (train) version 281  training  generation 2  window 12  1:05\n"));
   EXPECT_THAT(text, HasSubstr("samples 5,000 of 20,000 (25 %)  500/s  ETA at most 30 s\n"));
   EXPECT_THAT(text, HasSubstr("test accuracy 80.0 % (target 88.5 %)"));
-  EXPECT_THAT(text, HasSubstr("w0        training     64 -> 80          100     25.0      0.0      2.0  guard\n"));
-  EXPECT_THAT(text, HasSubstr("w1            lost"));
+  EXPECT_THAT(text, HasSubstr("worker  state     batch     samples/s  step ms  compute   no CPU  waiting\n"
+                              "w0      training  64 -> 80        100     25.0      0.0      7.0      2.0  guard\n"));
+  EXPECT_THAT(text, HasSubstr("w1      lost "));
+  EXPECT_THAT(text, HasSubstr("noise scale -  reward -0.250\n"));
   EXPECT_THAT(text, HasSubstr("the reward collapsed\n3.5 s  joined ada  all are here\n"));
+}
+
+TEST(TopView, CutsNoNumberWhereTheScreenIsNarrow) {
+  auto state = live_state(2);
+  state["now"]["global_batch"] = 123456;
+  state["workers"]["name"] = {"worker-with-a-long-name", "w1"};
+  state["workers"]["batch"] = {12345, 64};
+  state["workers"]["decided_batch"] = {23456, 64};
+  state["events"][0]["text"] = "the exchange of gradients is by ring, predicted to take 12.25 ms of each step of 123456";
+  for (const std::size_t width : {68U, 72U, 80U, 100U}) {
+    const auto text = drawn(state, {.width = width});
+    EXPECT_THAT(text, ::testing::ContainsRegex("global batch 123,456(  |\n)")) << text;
+    EXPECT_THAT(text, HasSubstr("worker-with-a-long-name")) << text;
+    EXPECT_THAT(text, ::testing::ContainsRegex("12,345 -> 23,456 .* 25\\.0 +0\\.0")) << text;
+    EXPECT_THAT(text, Not(::testing::ContainsRegex("step of 1[0-9]*\n"))) << text;
+    EXPECT_THAT(text, HasSubstr("reward -0.250\n")) << text;
+  }
+  EXPECT_THAT(drawn(live_state(2)), HasSubstr("  compute   no CPU  waiting")) << "short names leave room for all of it";
+}
+
+TEST(TopView, ShowsNoTimeWhereNoneWasMeasured) {
+  auto state = live_state(2);
+  state["workers"]["step_seconds"][1] = nullptr;
+  state["workers"]["samples_per_second"][1] = nullptr;
+  EXPECT_THAT(drawn(state, {.width = 120}),
+              HasSubstr("w1      lost      65                -        -        -        -        -\n"));
 }
 
 TEST(TopView, KeepsToTheScreenAndNamesTheSlowestOfMany) {
