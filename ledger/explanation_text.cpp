@@ -101,24 +101,29 @@ std::string guard_text(const window_explanation& explanation) {
                                              : ". It overrode them: " + printable(stepped_in->intervention) + ".\n");
 }
 
+/// Where its step's time went: by what held it up, or as it was reported where that is not known.
+std::string step_text(const ledger::worker& row) {
+  const auto& training = row.report.training;
+  const auto& time = row.time;
+  if (timed_steps(training) == 0)
+    return "how long a step took is not known";
+  const auto all = "a step of " + milliseconds(training.iteration_seconds) + ": ";
+  if (is_known(time))
+    return all + milliseconds(time.compute_seconds) + " computing, " + milliseconds(time.cpu_wait_seconds) +
+           " without a CPU, " + milliseconds(time.network_seconds) + " network, " +
+           milliseconds(time.barrier_seconds) + " waiting for others, " + milliseconds(time.data_seconds) +
+           " data, " + milliseconds(time.other_seconds) + " other";
+  return all + milliseconds(training.compute_seconds) + " computing, " + milliseconds(training.exchange_seconds) +
+         " in the exchange, " + milliseconds(training.data_seconds) + " data";
+}
+
 /// What the worker reported, in its own units.
 std::string report_text(const ledger::worker& row) {
   const auto& report = row.report;
   const auto& training = report.training;
   std::string text = "  It reported " + std::to_string(training.steps) + " steps with " + grouped(training.samples) +
                      " samples, accuracy " + percent(training.accuracy, 1) + ", loss " +
-                     fixed(messages::received_loss(training.loss), 3) +
-                     (timed_steps(training) == 0
-                          ? "; how long a step took is not known.\n"
-                          : "; a step of " + milliseconds(training.iteration_seconds) + ": " +
-                                milliseconds(training.compute_seconds) + " computing, " +
-                                milliseconds(training.exchange_seconds) + " in the exchange, " +
-                                milliseconds(training.data_seconds) + " for data.\n");
-  if (const auto& time = row.time; is_known(time))
-    text += "  By what held it up: " + milliseconds(time.compute_seconds) + " computing, " +
-            milliseconds(time.cpu_wait_seconds) + " without a CPU, " + milliseconds(time.network_seconds) +
-            " network, " + milliseconds(time.barrier_seconds) + " waiting for others, " +
-            milliseconds(time.data_seconds) + " data, " + milliseconds(time.other_seconds) + " other.\n";
+                     fixed(messages::received_loss(training.loss), 3) + "; " + step_text(row) + ".\n";
   text += "  Network: " +
           (report.network.valid
                ? fixed(report.network.throughput_bytes_per_second / 1e6, 2) + " MB/s, round trip " +
@@ -259,7 +264,7 @@ std::string worker_text(const window_explanation& explanation, const worker_expl
   text += "  Batch " + std::to_string(row.assigned_batch) + " -> " + std::to_string(row.decided_batch) +
           (row.reason.empty() ? "." : ": " + printable(row.reason)) + "\n";
   if (row.predicted_seconds >= 0)
-    text += "  Predicted: it computes that in " + milliseconds(row.predicted_seconds) + "." +
+    text += "  Predicted: it computes that in " + milliseconds(row.predicted_seconds) + ", waits for a CPU included." +
             (row.planned_batch == 0
                  ? ""
                  : " The plan with the highest goodput gives it " + std::to_string(row.planned_batch) + ".") +
@@ -269,7 +274,8 @@ std::string worker_text(const window_explanation& explanation, const worker_expl
            "  It never came into force in a recorded window: a newer decision replaced it, or training ended first.\n";
   return text + "  It came into force in window " + std::to_string(worker.effect->window) + ", which earned " +
          reward_text(worker.effect->reward) + "." +
-         (worker.effect->compute_seconds ? " Computing took " + milliseconds(*worker.effect->compute_seconds) + "."
+         (worker.effect->compute_seconds ? " Computing took " + milliseconds(*worker.effect->compute_seconds) +
+                                               ", waits for a CPU included."
                                          : "") +
          "\n";
 }

@@ -216,6 +216,17 @@ TEST(Explanation, HasAColumnOfWhatMemoryHoldsWhereAScriptSaysIt) {
   EXPECT_THAT(to_text(explain(sample_rows(), 0, "", error), explanation_detail::summary), Not(HasSubstr("limit")));
 }
 
+/// Of a step's 200 ms its report has 200 for computing, a quarter of which was waiting: there is one figure of that name.
+TEST(Explanation, CallsNothingComputingThatWaitedForACpu) {
+  auto rows = sample_rows();
+  std::get<ledger::window>(rows[2].entry).workers[1].time = {.compute_seconds = 0.15, .cpu_wait_seconds = 0.05};
+  std::string error;
+  const auto text = to_text(explain(rows, 1, "ben", error), explanation_detail::summary);
+  EXPECT_THAT(text, HasSubstr("; a step of 200.0 ms: 150.0 ms computing, 50.0 ms without a CPU, "));
+  EXPECT_THAT(text, Not(HasSubstr("200.0 ms computing")));
+  EXPECT_THAT(text, HasSubstr(" Computing took 200.0 ms, waits for a CPU included.\n"));
+}
+
 TEST(Explanation, ShowsNoTimeWhereNoStepWasLookedAt) {
   auto rows = sample_rows();
   for (const std::size_t row : {2U, 4U}) { // the first window, and the one in which its decision came into force
