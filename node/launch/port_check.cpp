@@ -75,7 +75,7 @@ std::string who_has_port(const std::string& sockets, std::uint16_t port) {
 
 std::optional<cluster::file_error> check_port(const cluster::cluster_file& file, const cluster::host& host) {
   const auto key = fmt::format("host[{}].", &host - file.hosts.data());
-  const auto cannot = fmt::format("host \"{}\" cannot listen on {}:{}: ", host.name, host.address, host.port);
+  const auto cannot = fmt::format("host \"{}\" cannot listen at {}:{}: ", host.name, host.address, host.port);
   switch (const int problem = try_listen(host.address, host.port)) {
   case 0:
     return std::nullopt;

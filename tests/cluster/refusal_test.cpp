@@ -90,7 +90,7 @@ TEST_F(Refusal, SaysWhatToInstallWhereNothingTrains) {
 TEST_F(Refusal, OfAPortInUse) {
   write_file({});
   const listener other(port(1));
-  expect_refusal_by_local("host \"w0\" cannot listen on 127.0.0.1:" + std::to_string(port(1)) +
+  expect_refusal_by_local("host \"w0\" cannot listen at 127.0.0.1:" + std::to_string(port(1)) +
                           ": another process does");
 }
 
@@ -100,7 +100,7 @@ TEST_F(Refusal, OfAPortInUseByOneHost) {
   const auto ended = start_host("hub").wait();
   EXPECT_EQ(ended.code, 1);
   EXPECT_THAT(ended.output,
-              HasSubstr("cannot listen on 127.0.0.1:" + std::to_string(port(0)) + ": another process does"));
+              HasSubstr("cannot listen at 127.0.0.1:" + std::to_string(port(0)) + ": another process does"));
   EXPECT_THAT(ended.output, Not(HasSubstr("actors_still_running"))) << "an actor outlived the shut-down";
 }
 
@@ -120,7 +120,7 @@ TEST_F(Refusal, OfAModelTooLargeForTheImages) {
 
 TEST_F(Refusal, OfAnAddressBeyondLoopback) {
   write_file_beyond_loopback();
-  expect_refusal_by_local("host \"w1\" cannot listen on 203\\.0\\.113\\.1.*not an address of this machine");
+  expect_refusal_by_local("host \"w1\" cannot listen at 203\\.0\\.113\\.1.*not an address of this machine");
   const auto ended = start_host("w1").wait();
   EXPECT_EQ(ended.code, 2) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("--insecure"));
@@ -133,7 +133,7 @@ TEST_F(Refusal, OfAnAddressBeyondLoopbackYieldsToTheFlag) {
   write_file_beyond_loopback();
   const auto ended = start({"run", "--cluster", file(), "--name", "w1", "--out", run().path(), "--insecure"}).wait();
   EXPECT_EQ(ended.code, 1) << "the flag was heeded: this is what is wrong next";
-  EXPECT_THAT(ended.output, AllOf(HasSubstr("cannot listen on 203.0.113.1"), Not(HasSubstr("--insecure"))));
+  EXPECT_THAT(ended.output, AllOf(HasSubstr("cannot listen at 203.0.113.1"), Not(HasSubstr("--insecure"))));
   replace_in_file("seed = 3", "seed = 3\ninsecure = true");
   EXPECT_THAT(end_of({"check", "--cluster", file()}).output, Not(HasSubstr("warning")));
 }

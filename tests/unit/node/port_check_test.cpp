@@ -62,7 +62,7 @@ TEST(PortCheck, NamesThePlaceOfAPortInUse) {
   const auto errors = check_ports(file);
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_EQ(cluster::to_string(errors[0]),
-            "pair.toml:10:8: host \"ben\" cannot listen on 127.0.0.1:" + std::to_string(taken.port()) +
+            "pair.toml:10:8: host \"ben\" cannot listen at 127.0.0.1:" + std::to_string(taken.port()) +
                 ": another process does; end it, or give a port that is free");
 }
 
