@@ -114,7 +114,7 @@ void find_reasons(const fault_plan& plan, const std::vector<fault_record>& recor
   within(judged.all.recovery.max, limits.recover_seconds, "the slowest recovery");
   if (run.unharmed_accuracy >= 0 && run.final_accuracy < run.unharmed_accuracy - limits.accuracy_drop)
     reasons.push_back(
-        fmt::format("the final accuracy is {:.2f} %, {:.2f} % unharmed; a drop of {:.2f} points is allowed",
+        fmt::format("the final accuracy is {:.2f} %, {:.2f} % without faults; a drop of {:.2f} points is allowed",
                     run.final_accuracy * 100, run.unharmed_accuracy * 100, limits.accuracy_drop * 100));
   for (const auto& process : run.growth)
     if (limits.memory_growth_mib > 0 && process.faults >= faults_to_judge_growth &&

@@ -85,7 +85,7 @@ std::string to_text(const verdict& judged) {
   const auto lost = judged.all.steps_lost ? fmt::format("{} steps lost, ", *judged.all.steps_lost) : "";
   text += fmt::format("training: {} steps, {} samples, {}{}; final accuracy {:.2f} %", run.steps, run.samples, lost,
                       samples_text(run), run.final_accuracy * 100);
-  text += run.unharmed_accuracy < 0 ? "\n" : fmt::format(", unharmed {:.2f} %\n", run.unharmed_accuracy * 100);
+  text += run.unharmed_accuracy < 0 ? "\n" : fmt::format(", without faults {:.2f} %\n", run.unharmed_accuracy * 100);
   if (!run.left.empty())
     text += fmt::format("hosts left: {}\n", fmt::join(run.left, ", "));
   for (const auto& process : run.growth)

@@ -51,8 +51,9 @@ int list_experiments(command_context& context) {
     const auto read = read_experiment(path);
     for (const auto& error : read.errors)
       refuse_at(context.err, error);
-    context.out << fmt::format("{:24}{:>3} min  {}\n", name_of(path),
-                               read.of.minutes == 0 ? "?" : std::to_string(read.of.minutes), read.of.title);
+    context.out << fmt::format("{:24}{:>7}  {}\n", name_of(path),
+                               read.of.minutes == 0 ? "unknown" : fmt::format("{} min", read.of.minutes),
+                               read.of.title);
   }
   return exit_done;
 }

@@ -149,17 +149,17 @@ std::optional<local_run> run_unharmed(const cluster::cluster_file& file, const r
     err << "dynamix-node: error: " << problem << "\n";
     return std::nullopt;
   }
-  live.heading("unharmed");
+  live.heading("without faults");
   auto options = local_options(file, apart);
   options.hurry = signals.hurried();
   auto unharmed = run_locally(options, live, signals.token());
   if (unharmed.succeeded())
     return unharmed;
   if (signals.token().stop_requested()) {
-    err << "dynamix-node: stopped in the unharmed run, before any fault\n";
+    err << "dynamix-node: stopped in the run without faults, before any fault\n";
     return std::nullopt;
   }
-  err << "dynamix-node: error: the unharmed run failed: "
+  err << "dynamix-node: error: the run without faults failed: "
       << (unharmed.launched.error.empty() ? unharmed.summary.reason : unharmed.launched.error) << "\n"
       << unharmed.launched.last_words;
   return std::nullopt;
@@ -251,7 +251,7 @@ int run_faults(const faults_arguments& arguments, command_context& context) {
   cluster::make_paths_absolute(*file);
   if (!check(*plan, *file, context.err))
     return exit_refused;
-  const run_directory run(arguments.out.empty() ? make_default_run("faults-" + plan->name) : arguments.out);
+  const auto run = arguments.out.empty() ? make_default_run("faults-" + plan->name) : run_directory(arguments.out);
   if (!run.empty())
     return refuse(context.err, run.path() + " exists and is not empty; choose another --out");
   broken_run setting{.plan = *plan, .unharmed = *file, .file = *file, .run = run};

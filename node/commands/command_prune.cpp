@@ -40,9 +40,12 @@ void print(const prune_plan& plan, bool remove, std::ostream& out) {
   }
   for (const auto& path : plan.in_use)
     out << fmt::format("{} was written to within the last hour and is left alone\n", path);
-  out << fmt::format("{} {} in {} places; {} stay{}\n", remove ? "Removing" : "Would remove", size_text(bytes),
-                     plan.removals.size(), size_text(plan.kept_bytes),
-                     remove || plan.removals.empty() ? "" : ". Nothing was removed: --yes does it");
+  if (plan.removals.empty())
+    out << fmt::format("Nothing is there to remove; {} stay\n", size_text(plan.kept_bytes));
+  else
+    out << fmt::format("{} {} in {}; {} stay{}\n", remove ? "Removing" : "Would remove", size_text(bytes),
+                       plan.removals.size() == 1 ? "one place" : fmt::format("{} places", plan.removals.size()),
+                       size_text(plan.kept_bytes), remove ? "" : ". Nothing was removed: --yes does it");
 }
 
 int prune_runs(const prune_arguments& arguments, command_context& context) {

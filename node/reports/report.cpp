@@ -96,7 +96,7 @@ cells result_rows(const run_summary& summary) {
   const auto& decisions = summary.decisions;
   cells rows = {{"cluster", summary.cluster + ", policy " + summary.policy + " (" + summary.mode + "), seed " +
                                 std::to_string(summary.seed)},
-                {"ended", (summary.succeeded || summary.goes_on ? "" : "FAILED: ") + printable(summary.reason)},
+                {"outcome", (summary.succeeded || summary.goes_on ? "" : "FAILED: ") + printable(summary.reason)},
                 {"test accuracy", summary.final_accuracy > 0 ? percent(summary.final_accuracy) : "not evaluated"},
                 {"training time", duration(summary.wall_seconds) + " for " + grouped(summary.samples) + " samples in " +
                                       grouped(summary.steps) +

@@ -158,7 +158,7 @@ TEST_F(AVerdict, HoldsTimesAndGrowthAgainstTheirLimits) {
 
 TEST_F(AVerdict, HoldsTheAccuracyAgainstTheUnharmedRun) {
   figures_.final_accuracy = 0.8;
-  EXPECT_THAT(judge_all().reasons, ElementsAre(HasSubstr("the final accuracy is 80.00 %, 86.00 % unharmed")));
+  EXPECT_THAT(judge_all().reasons, ElementsAre(HasSubstr("the final accuracy is 80.00 %, 86.00 % without faults")));
   figures_.unharmed_accuracy = -1;
   EXPECT_TRUE(judge_all().clean) << "not compared";
 }

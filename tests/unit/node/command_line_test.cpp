@@ -26,6 +26,7 @@ namespace {
 
 using namespace testing;
 using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -393,6 +394,11 @@ TEST_F(CommandLine, ExplainAndReportReadARun) {
   EXPECT_EQ(ask({"ledger", "--run", run.path()}).out, lines);
   const auto first = lines.find('\n') + 1;
   EXPECT_EQ(ask({"ledger", "--run", run.path(), "--from", std::to_string(first)}).out, lines.substr(first));
+  EXPECT_EQ(ask({"ledger", "--run", run.path(), "--from", std::to_string(lines.size())}).err, "");
+  const auto beyond = ask({"ledger", "--run", run.path(), "--from", "99999999"});
+  EXPECT_EQ(beyond.out, "");
+  EXPECT_THAT(beyond.err,
+              HasSubstr("--from is 99999999, and the ledger ends at " + std::to_string(lines.size()) + "\n"));
   EXPECT_THAT(ask({"ledger", "--run", run.path(), "--places"}).out,
               StartsWith(std::to_string(first) + " " + lines.substr(0, first)));
   for (const std::string command : {"arbitrators", "dashboard", "explain", "ledger", "report", "top", "trace"})
@@ -406,8 +412,15 @@ TEST_F(CommandLine, ExplainAndReportReadARun) {
   const auto reported = ask({"report", "--run", run.path()});
   EXPECT_EQ(reported.code, exit_done);
   EXPECT_THAT(reported.out, HasSubstr("Batch sizes, from 32 to 1024"));
+  EXPECT_THAT(reported.out, HasSubstr("\n  outcome "));
   EXPECT_EQ(nlohmann::json::parse(ask({"report", "--run", run.path(), "--json"}).out).size(), 2U);
   EXPECT_EQ(ask({"report", "--run", "/nonexistent"}).code, exit_refused);
+}
+
+TEST_F(CommandLine, ListsExperimentsWithWhatIsKnownOfTheirTime) {
+  const auto listed = ask({"experiment"}).out;
+  EXPECT_THAT(listed, ContainsRegex("\npaper-actions +unknown  "));
+  EXPECT_THAT(listed, ContainsRegex("\nlearning +[0-9]+ min  "));
 }
 
 TEST_F(CommandLine, DoctorSaysWhatThereIs) {

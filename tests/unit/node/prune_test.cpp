@@ -160,6 +160,7 @@ TEST_F(Prune, RemovesOnlyWhenItIsTold) {
   EXPECT_EQ(done.at("removed"), true);
   EXPECT_EQ(done.at("removals").size(), 5U);
   EXPECT_FALSE(fs::exists(run.trace()));
+  EXPECT_THAT(ask({"prune", directory_.path()}).out, ::testing::MatchesRegex("Nothing is there to remove; [0-9]+ kB stay\n"));
   EXPECT_EQ(ask({"prune", directory_.path() + "/missing"}).code, exit_refused);
 }
 
