@@ -166,6 +166,7 @@ void client_slot::received(connection_number number, const messages::window_repo
   report.telemetry_seconds = report.program_seconds = 0;
   report.telemetry_choice.clear();
   report.exchange_choice.clear();
+  report.warning.clear();
   effects_.push_back(client_effects::report{std::move(report)});
 }
 

@@ -325,11 +325,14 @@ void worker_protocol::send_waiting_report() {
 
 void worker_protocol::on(events::window_completed& what) {
   telemetry_seconds_ += what.report.telemetry_seconds;
-  // What a report says of its sources and of the exchange is said once, so the one that takes its place says it.
+  // What a report says of its sources, of the exchange and of troubles is said once, so the one that takes its place
+  // says it.
   if (unheard_ && what.report.telemetry_choice.empty())
     what.report.telemetry_choice = std::move(unheard_->telemetry_choice);
   if (unheard_ && what.report.exchange_choice.empty())
     what.report.exchange_choice = std::move(unheard_->exchange_choice);
+  if (unheard_ && what.report.warning.empty())
+    what.report.warning = std::move(unheard_->warning);
   unheard_ = std::move(what.report);
   send_waiting_report();
 }

@@ -93,7 +93,8 @@ void learn(arbitrator_pointer self, const std::vector<messages::trajectory>& rol
           });
 }
 
-/// What workers are measured with, and how they exchange gradients, are events, not parts of every row.
+/// What workers are measured with, how they exchange gradients, and what has gone wrong on them, are events, not parts of
+/// every row.
 void tell_choices(arbitrator_pointer self, policy::judged_window& window) {
   for (auto& worker : window.workers) {
     const auto tell = [&](ledger::event_kind kind, const std::string& choice, const std::string& host) {
@@ -102,6 +103,7 @@ void tell_choices(arbitrator_pointer self, policy::judged_window& window) {
     };
     tell(ledger::event_kind::telemetry, std::exchange(worker.report.telemetry_choice, {}), worker.report.host);
     tell(ledger::event_kind::exchange, std::exchange(worker.report.exchange_choice, {}), "");
+    tell(ledger::event_kind::warning, std::exchange(worker.report.warning, {}), worker.report.host);
   }
 }
 

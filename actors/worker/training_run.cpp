@@ -111,7 +111,8 @@ public:
                                                         .system = {},
                                                         .control_seconds = record.control_seconds,
                                                         .balance = record.balance,
-                                                        .exchange_choice = messages::fit_text(take_choices())}));
+                                                        .exchange_choice = messages::fit_text(take_choices()),
+                                                        .warning = std::exchange(warning_, {})}));
   }
 
   void step_completed(std::uint64_t step) override {
@@ -156,10 +157,13 @@ public:
 
   void checkpoint_written(const std::string& path, std::uint64_t step) override {
     spdlog::info("checkpoint_written step={} path={}", step, path);
+    checkpoint_failing_ = false;
   }
 
   void checkpoint_failed(const std::string& problem, std::uint64_t step) override {
     spdlog::error("checkpoint_failed step={} error={}", step, storage::quoted(problem));
+    if (!std::exchange(checkpoint_failing_, true)) // once, while it stays so
+      warning_ = messages::fit_text(fmt::format("no checkpoint could be written at step {}: {}", step, problem));
   }
 
   session::step_request request() override {
@@ -190,6 +194,8 @@ private:
   bool first_ = true;
   std::vector<std::string> choices_; ///< of the exchange since the newest window: the newest ones
   std::size_t choices_before_ = 0;   ///< how many came before these
+  std::string warning_;              ///< that the next report holds
+  bool checkpoint_failing_ = false;  ///< the last one could not be written
   // Of the trace.
   double window_begin_seconds_ = 0;
   double step_end_seconds_ = 0;

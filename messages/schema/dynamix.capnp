@@ -481,6 +481,9 @@ struct WindowReport {
 
   rule @24 :RateRule;
   # A client's: how its learning rate follows the global batch; unspecified: as the cluster file says.
+
+  warning @25 :Text;
+  # For a person: what has gone wrong on this worker since its report before, and does not end training; empty: nothing.
 }
 
 struct EvaluationReport {

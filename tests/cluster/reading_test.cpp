@@ -1,5 +1,7 @@
 /// What a run leaves to be read: its trace, its logs, and a ledger that can be decided again.
 
+#include "ledger/codec.hpp"
+#include "storage/atomic_file.hpp"
 #include "tests/cluster/trial.hpp"
 #include "tests/unit/node/trace_format.hpp"
 
@@ -82,6 +84,64 @@ TEST_F(RunThatIsRead, IsTracedOnOneClockAndDecidesTheSameAgain) {
     EXPECT_EQ(object["host"], "w0");
   }
   EXPECT_GT(lines, 3U);
+}
+
+/// Nothing can be written below it any more.
+void put_a_file_in_place_of(const std::string& directory) {
+  std::error_code ignored; // it may not be there yet
+  std::filesystem::rename(directory, directory + ".before", ignored);
+  ASSERT_EQ(storage::write_file_atomically(directory, std::string("no directory")), "");
+}
+
+TEST_F(RunThatIsRead, WarnsOfCheckpointsThatCouldNotBeWritten) {
+  write_file({.epochs = 4, .training = "checkpoint_every_epochs = 1\n", .cluster = patient_cluster});
+  auto local = start_local();
+  ASSERT_TRUE(wait_for_windows(1));
+  put_a_file_in_place_of(run().checkpoints());
+  const auto ended = local.wait();
+  std::vector<ledger::event> warnings;
+  for (const auto& event : rows<ledger::event>())
+    if (event.event == ledger::event_kind::warning)
+      warnings.push_back(event);
+  ASSERT_EQ(warnings.size(), 1U) << "once, while it stays so\n" << ended.output;
+  EXPECT_EQ(warnings[0].host, "w0");
+  EXPECT_THAT(warnings[0].text, HasSubstr("no checkpoint could be written at step "));
+  const auto told = "w0: " + warnings[0].text;
+  EXPECT_THAT(end_of({"report", "--run", run().path()}).output, HasSubstr(told));
+  EXPECT_THAT(contents_of(run().summary()), HasSubstr("w0: no checkpoint could be written"));
+  EXPECT_THAT(contents_of(run().page()), HasSubstr("w0: no checkpoint could be written"));
+}
+
+TEST_F(RunThatIsRead, IsAFailureForAHostWhoseEndCouldNotBeWritten) {
+  write_file({.cluster = patient_cluster});
+  auto hub = start_host("hub");
+  std::vector<program> workers;
+  for (const auto* host : {"w0", "w1"})
+    workers.push_back(start_host(host));
+  ASSERT_TRUE(wait_for_windows(1));
+  put_a_file_in_place_of(run().path() + "/workers");
+  for (auto& worker : workers) {
+    const auto ended = worker.wait();
+    EXPECT_EQ(ended.code, 1) << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr("farewell_not_written error="));
+  }
+  hub.wait();
+}
+
+TEST_F(RunThatIsRead, SaysThatItsReportCouldNotBePrinted) {
+  ASSERT_EQ(run().create(), "");
+  ASSERT_EQ(node::write_cluster_copy(run(), node::testing::pair_file()), "");
+  std::string lines;
+  for (const auto& row : node::testing::sample_rows())
+    lines += ledger::to_json_line(row) + "\n";
+  ASSERT_EQ(storage::write_file_atomically(run().ledger(), lines), "");
+  for (const std::string command : {"report", "explain", "explain --all", "ledger"}) {
+    const auto ended =
+        start({"-c", "exec \"$0\" " + command + " --run \"$1\" > /dev/full", DYNAMIX_NODE_PROGRAM, run().path()}, "/bin/sh")
+            .wait();
+    EXPECT_EQ(ended.code, 1) << command;
+    EXPECT_THAT(ended.output, HasSubstr("dynamix-node: error: cannot write the output")) << command;
+  }
 }
 
 } // namespace

@@ -166,6 +166,14 @@ def writable_cgroups():
     return ""
 
 
+#: They have a batch, and their agents have told so.
+BEGUN = """
+batches = iter(run.loader(torch.utils.data.TensorDataset(torch.randn(64, 2)), batch_size=4))
+next(batches)
+import time
+time.sleep(2)
+"""
+
 #: Two processes that join, of which each is told that it is one of two.
 STRAY = """
 import os, sys, tempfile
@@ -177,7 +185,7 @@ torch.distributed.init_process_group("gloo", init_method="file://" + os.environ[
 os.environ["LOCAL_RANK"] = str(rank)
 model = torch.nn.Linear(2, 1)
 try:
-    dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1))
 except dynamix.DynamixError as problem:
     print(problem, file=sys.stderr, flush=True)
     os._exit(1)
@@ -268,6 +276,7 @@ class Agents(unittest.TestCase):
                 (3, ["true"], 0, "none of its processes has joined, by dynamix.join and run.loader"),
                 (3, ["sh", "-c", "exit 7"], 7, "the command ended with 7: its own message stands above"),
                 (3, ["sh", "-c", "exit 7"], 7, "If it is \"No module named 'dynamix'\""),
+                (2, [sys.executable, "-c", STRAY + BEGUN + "sys.exit(7)"], 7, "its own message stands above\n"),
                 (3, [sys.executable, "-c", STRAY], 1, "this training has 2 processes, and the cluster file has 3 workers")):
             with tempfile.TemporaryDirectory() as folder:
                 began = os.path.join(folder, "ended")

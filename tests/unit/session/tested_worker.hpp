@@ -75,9 +75,10 @@ protected:
         {.key = {1, window}, .generation = generation, .rank = 1, .batch = batch, .first_step = 10 * window}});
   }
 
-  void report(std::uint64_t window, std::string choice = {}) {
+  void report(std::uint64_t window, std::string choice = {}, std::string warning = {}) {
     messages::window_report said{.host = "w1", .rank = 1, .generation = 1, .window = window, .telemetry_seconds = 0.5};
     said.telemetry_choice = std::move(choice);
+    said.warning = std::move(warning);
     happen(events::window_completed{said});
   }
 

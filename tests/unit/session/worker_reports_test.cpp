@@ -11,7 +11,7 @@ TEST_F(Worker, KeepsTheNewestReportThatNobodyHeardForTheNextAggregator) {
   train();
   report(1);
   happen(events::aggregator_down{});
-  report(2, "measured with eBPF");
+  report(2, "measured with eBPF", "of window 2");
   report(3);
   auto sent = look<effects::send_report>();
   ASSERT_EQ(sent.size(), 1U);
@@ -21,6 +21,7 @@ TEST_F(Worker, KeepsTheNewestReportThatNobodyHeardForTheNextAggregator) {
   ASSERT_EQ(sent.size(), 1U);
   EXPECT_EQ(sent[0].report.window, 3U);
   EXPECT_EQ(sent[0].report.telemetry_choice, "measured with eBPF") << "said once, whichever report is dropped";
+  EXPECT_EQ(sent[0].report.warning, "of window 2") << "likewise";
   report(4);
   sent = look<effects::send_report>();
   ASSERT_EQ(sent.size(), 1U);
