@@ -293,7 +293,7 @@ int exec(const exec_arguments& arguments, command_context& context) {
   const auto file = load(arguments, context.err);
   if (!file)
     return exit_refused;
-  const run_directory run(arguments.out.empty() ? make_default_run(*file) : arguments.out);
+  const auto run = arguments.out.empty() ? make_default_run(*file) : run_directory(arguments.out);
   if (!run.empty())
     return refuse(context.err, run.path() + " exists and is not empty; choose another --out");
   if (const auto problem = prepare_directory(run, *file); !problem.empty())

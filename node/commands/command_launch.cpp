@@ -66,7 +66,8 @@ int launch_hosts(launch_arguments& arguments, command_context& context) {
     refuse_at(context.err, error);
   if (!errors.empty())
     return exit_refused;
-  const run_directory run(resume ? arguments.resume : arguments.out.empty() ? make_default_run(*file) : arguments.out);
+  const auto& given = resume ? arguments.resume : arguments.out;
+  const auto run = given.empty() ? make_default_run(*file) : run_directory(given);
   if (const int code = prepare(arguments, run, *file, context.err); code != exit_done)
     return code;
 

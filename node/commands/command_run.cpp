@@ -379,8 +379,7 @@ int run(const run_arguments& arguments, command_context& context) {
   if (!arguments.keys.empty())
     loaded->security.keys = std::filesystem::absolute(arguments.keys).string();
   const auto file = std::make_shared<const cluster::cluster_file>(cluster::with_places(std::move(*loaded)));
-  actors::host_options options{
-      .file = file, .host = arguments.name, .run_directory = {}, .resume_from = {}, .policy_from = {}};
+  actors::host_options options{.file = file, .host = arguments.name};
   std::string problem;
   options.guest = find_guest(*file, arguments, problem);
   if (!problem.empty())
@@ -405,7 +404,8 @@ int run(const run_arguments& arguments, command_context& context) {
     return refuse_at(context.err, *refused);
 
   const bool resume = !arguments.resume.empty();
-  const run_directory run(resume ? arguments.resume : arguments.out.empty() ? make_default_run(*file) : arguments.out);
+  const auto& named = resume ? arguments.resume : arguments.out;
+  const auto run = named.empty() ? make_default_run(*file) : run_directory(named);
   if (const auto reason = resume ? "" : find_leftovers(run, *file, *host); !reason.empty())
     return refuse(context.err, reason);
   options.run_directory = run.path();

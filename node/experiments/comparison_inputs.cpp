@@ -157,7 +157,9 @@ int read_inputs(const compare_arguments& arguments, comparison_inputs& inputs, s
     return code;
   const auto name =
       inputs.files.size() == 1 ? inputs.files.front().name : fmt::format("{}-clusters", inputs.files.size());
-  inputs.out = arguments.out.empty() ? make_default_run("compare-" + name) : arguments.out;
+  if (arguments.out.empty())
+    inputs.default_out = make_default_run("compare-" + name);
+  inputs.out = inputs.default_out ? inputs.default_out->path() : arguments.out;
   return exit_done;
 }
 

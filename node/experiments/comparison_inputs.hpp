@@ -3,10 +3,12 @@
 /// What `compare` was asked for, read and checked.
 
 #include "node/experiments/comparison_plan.hpp"
+#include "node/launch/run_directory.hpp"
 #include "simulator/scenario.hpp"
 
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,7 @@ struct comparison_inputs {
   bool simulated = false;
   bool json = false;
   std::string out;
+  std::optional<run_directory> default_out; ///< the same, where nobody has named it
   bool path_missing = false; ///< it was refused, and a file or directory that it was to read is not there
 
   /// Seeds that static-best is looked for with.

@@ -56,11 +56,11 @@ std::string read_cluster_of(const run_directory& run, cluster::cluster_file& fil
   return "";
 }
 
-std::string make_default_run(const cluster::cluster_file& file) {
+run_directory make_default_run(const cluster::cluster_file& file) {
   return make_default_run(file.name + "-" + std::string(cluster::to_string(file.arbitrator.policy)));
 }
 
-std::string make_default_run(const std::string& name) {
+run_directory make_default_run(const std::string& name) {
   constexpr int begun_in_a_second_max = 1000;
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
@@ -68,7 +68,7 @@ std::string make_default_run(const std::string& name) {
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &utc);
   std::error_code error; // that of who makes what is in it will say more
-  std::filesystem::create_directories("runs", error);
+  const bool first = std::filesystem::create_directories("runs", error);
   const auto path = "runs/" + name + "-" + text.data();
   auto own = path;
   for (int others = 1; others < begun_in_a_second_max; ++others) {
@@ -76,7 +76,13 @@ std::string make_default_run(const std::string& name) {
       break;
     own = path + "-" + std::to_string(others + 1);
   }
-  return own;
+  run_directory run(own);
+  run.made_ = std::shared_ptr<const void>(nullptr, [own = std::filesystem::absolute(own, error), first](const void*) {
+    std::error_code not_empty;
+    if (std::filesystem::remove(own, not_empty) && first)
+      std::filesystem::remove(own.parent_path(), not_empty);
+  });
+  return run;
 }
 
 std::string write_cluster_copy(const run_directory& run, const cluster::cluster_file& file) {

@@ -21,7 +21,9 @@
 
 #include <cstddef>
 #include <fmt/core.h>
+#include <memory>
 #include <string>
+#include <utility>
 
 namespace dynamix::node {
 
@@ -55,7 +57,10 @@ public:
   std::string create() const;
 
 private:
+  friend run_directory make_default_run(const std::string& name);
+
   std::string path_;
+  std::shared_ptr<const void> made_; ///< of a default one: where it is still empty when the last copy goes, it goes, too
 };
 
 /// Of a command that reads a run: why that is none. Empty: there is the cluster file or the ledger of one.
@@ -63,11 +68,12 @@ std::string why_no_run(const run_directory& run);
 /// The same, and the run's cluster file.
 std::string read_cluster_of(const run_directory& run, cluster::cluster_file& file);
 
-/// Makes runs/<cluster>-<policy>-<UTC yyyymmdd-hhmmss>, and returns that path. Where another run was begun in the same
-/// second, "-2" follows, and so on. A directory that cannot be made is left to `create`, which says why.
-std::string make_default_run(const cluster::cluster_file& file);
+/// Makes runs/<cluster>-<policy>-<UTC yyyymmdd-hhmmss>. Where another run was begun in the same second, "-2" follows,
+/// and so on. A directory that cannot be made is left to `create`, which says why; one that nobody wrote into, since the
+/// start was refused, goes with the last copy of what is returned.
+run_directory make_default_run(const cluster::cluster_file& file);
 /// runs/<name>-<UTC yyyymmdd-hhmmss>
-std::string make_default_run(const std::string& name);
+run_directory make_default_run(const std::string& name);
 
 /// Writes the resolved file as the run's cluster.toml. Returns an empty string, or what went wrong.
 std::string write_cluster_copy(const run_directory& run, const cluster::cluster_file& file);

@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <iterator>
 #include <set>
+#include <vector>
 
 namespace dynamix::node {
 namespace {
@@ -25,16 +27,38 @@ TEST(RunDirectory, HasADefaultNameOfClusterPolicyAndTimeThatNoOtherRunHas) {
   const temporary_directory directory;
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(directory.path());
+  std::vector<run_directory> runs;
   std::set<std::string> made;
   for (int run = 0; run < 5; ++run) // more than begin in seconds of their own
-    made.insert(make_default_run(pair_file()));
+    made.insert(runs.emplace_back(make_default_run(pair_file())).path());
   EXPECT_EQ(made.size(), 5U);
   EXPECT_THAT(made, ::testing::Each(MatchesRegex("runs/pair-ppo-[0-9]{8}-[0-9]{6}(-[2-5])?")));
   for (const auto& path : made)
     EXPECT_TRUE(std::filesystem::is_empty(path)) << path;
   std::filesystem::remove_all("runs");
   ASSERT_EQ(storage::write_file_atomically("runs", std::string("no directory")), "");
-  EXPECT_THAT(run_directory(make_default_run("x")).create(), HasSubstr("cannot make runs/x-"));
+  EXPECT_THAT(make_default_run("x").create(), HasSubstr("cannot make runs/x-"));
+  std::filesystem::current_path(before);
+}
+
+TEST(RunDirectory, GoesAgainWhereAStartWasRefusedBeforeAnythingWasWritten) {
+  const temporary_directory directory;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(directory.path());
+  std::string used;
+  {
+    const auto refused = make_default_run("refused");
+    EXPECT_TRUE(refused.exists());
+  }
+  EXPECT_FALSE(std::filesystem::exists("runs"));
+  {
+    const auto run = make_default_run("used");
+    used = run.path();
+    EXPECT_EQ(run.create(), "");
+    make_default_run("refused");
+  }
+  EXPECT_TRUE(std::filesystem::exists(used + "/logs"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator("runs"), {}), 1);
   std::filesystem::current_path(before);
 }
 
