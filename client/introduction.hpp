@@ -36,7 +36,7 @@ struct introduction {
   std::uint32_t lanes = 1;
 };
 
-inline constexpr std::uint32_t introduction_version = 5;
+inline constexpr std::uint32_t introduction_version = 6;
 inline constexpr std::size_t introduction_columns = 24;
 std::array<std::int64_t, introduction_columns> encode(const introduction& of);
 introduction decode_introduction(std::span<const std::int64_t, introduction_columns> numbers);

@@ -36,6 +36,7 @@ std::vector<std::uint32_t> first_batches(const std::vector<member_batch>& member
 
 lockstep::lockstep(lockstep_options options)
     : options_(std::move(options)), introduced_(options_.members), present_(options_.members.size(), true),
+      has_agent_(options_.members.size(), true),
       base_batch_(batch_plan(initial_batches(options_.members), {}).newest().total()),
       plan_(first_batches(options_.members), limits_of(options_.members)),
       sampler_(options_.seed, options_.shards.empty() ? std::vector{options_.samples} : options_.shards,
@@ -309,13 +310,27 @@ std::string lockstep::check(std::span<const step_row> rows) const {
   return {};
 }
 
-/// Who is absent holds what somebody who is here does, and so stands in the way of nothing.
-std::vector<step_row> lockstep::with_absent_agreeing(std::span<const step_row> rows) const {
-  const auto here = std::ranges::find(present_, true) - present_.begin();
-  std::vector<step_row> all(rows.begin(), rows.end());
+/// Who is absent, or without an agent while others have one, stands in the way of nothing: it holds what somebody for
+/// whom decisions are does, with the batch that is in force where nobody has decided its own.
+std::vector<step_row> lockstep::with_others_agreeing(std::span<const step_row> rows) const {
+  std::vector<bool> decides(rows.size());
   for (std::size_t member = 0; member < rows.size(); ++member)
+    decides[member] = is_present(member) && has_agent(member);
+  if (std::ranges::count(decides, true) == 0)
+    decides = present_;
+  const auto& decided = rows[static_cast<std::size_t>(std::ranges::find(decides, true) - decides.begin())];
+  std::vector<step_row> all(rows.begin(), rows.end());
+  for (std::size_t member = 0; member < rows.size(); ++member) {
+    if (decides[member])
+      continue;
+    all[member].held = decided.held;
     if (!is_present(member))
-      all[member] = rows[static_cast<std::size_t>(here)];
+      all[member].request = session::step_request::none;
+    for (auto& held : all[member].held) {
+      const auto own = std::ranges::find(rows[member].held, held.key, &messages::decision::key);
+      held.batch = is_present(member) && own != rows[member].held.end() ? own->batch : plan_.newest().batches[member];
+    }
+  }
   return all;
 }
 
@@ -340,6 +355,7 @@ std::string lockstep::read_rows(std::span<const step_row> rows, session::agreeme
     if (!is_present(member))
       continue;
     const auto& row = rows[member];
+    has_agent_[member] = !row.without_agent;
     if (std::isinf(row.weighted_square))
       not_finite_.push_back(static_cast<std::uint32_t>(member));
     from_step = std::max(from_step, row.dealt);
@@ -347,9 +363,9 @@ std::string lockstep::read_rows(std::span<const step_row> rows, session::agreeme
     weighted_squares += row.weighted_square;
     active += row.weight > 0 ? 1 : 0;
   }
-  const bool all_present = std::ranges::count(present_, false) == 0;
+  const bool all_decide = std::ranges::count(present_, false) == 0 && std::ranges::count(has_agent_, false) == 0;
   agreed =
-      all_present ? agree(rows, last_agreed_, from_step) : agree(with_absent_agreeing(rows), last_agreed_, from_step);
+      all_decide ? agree(rows, last_agreed_, from_step) : agree(with_others_agreeing(rows), last_agreed_, from_step);
   plan_next(rows, agreed, from_step);
   if (agreed.request == session::step_request::stop && !stop_step_)
     stop_step_ = from_step;
@@ -548,6 +564,8 @@ void lockstep::regroup(const std::vector<bool>& present) {
   plan_ = batch_plan(share_among(settled.batches, within(introduced_, settled.limits), present), settled.limits);
   plan_before_.reset();
   present_ = present;
+  for (std::size_t member = 0; member < present.size(); ++member)
+    has_agent_[member] = has_agent_[member] || !present[member];
   first_step_ = step_;
   cores_ = {};
   shared_cores_.clear();

@@ -16,7 +16,8 @@
 ///      `read_rows` a member deals nothing.
 /// S-3  A decision that all members hold (session/agreement.hpp) comes before the members' own shares
 ///      (policy/balance.hpp), which keep its global batch. Under `balancing::automatic` these begin once all have told
-///      what cores they compute on, and leave out who shares them (session/core_sharing.hpp).
+///      what cores they compute on, and leave out who shares them (session/core_sharing.hpp). Whose agent is gone need
+///      not hold the decision, which leaves its batch as it is.
 /// S-4  What must be the same on all members is in each row's digest: who has come to something else says so in the
 ///      next step, and nobody trains on.
 /// S-5  A global batch below the initial one grows back to it while no decision comes (session/undecided.hpp).
@@ -210,6 +211,8 @@ public:
   /// none beyond what it has last told that it can hold.
   void regroup(const std::vector<bool>& present);
   bool is_present(std::size_t member) const { return present_[member]; }
+  /// Its agent was there when it wrote the row that was read last: decisions are for it, too.
+  bool has_agent(std::size_t member) const { return has_agent_[member]; }
 
   // As of the last completed step.
 
@@ -267,7 +270,7 @@ private:
   void lease(std::span<const std::uint32_t> batches);
   void deal_from(const leases& behind);
   void plan_next(std::span<const step_row> rows, const session::agreement& agreed, std::uint64_t from_step);
-  std::vector<step_row> with_absent_agreeing(std::span<const step_row> rows) const;
+  std::vector<step_row> with_others_agreeing(std::span<const step_row> rows) const;
   std::vector<std::uint32_t> balance(std::span<const step_row> rows, const planned_batches& decided);
   bool judge_cores(std::span<const step_row> rows);
   void wait_for_decision();
@@ -278,6 +281,7 @@ private:
   lockstep_options options_;
   const std::vector<member_batch> introduced_; ///< with the limits that all members know
   std::vector<bool> present_;                  ///< who takes part; a member that does may have a batch of 0
+  std::vector<bool> has_agent_;                ///< of those who are present; true for the others
   std::uint64_t base_batch_;                   ///< of all members, which the learning rate is meant for
   batch_plan plan_;
   /// Without what the rows of the step under way have brought, which a member that dies may keep from others; nothing:

@@ -131,21 +131,6 @@ void run::take(const messages::client_welcome& welcome) {
   }
 }
 
-/// An elastic group that has been formed anew: what decides for its members is not to wait for those who are absent.
-void run::tell_group() {
-  if (!link_ || !link_->connected() || !steps_)
-    return;
-  auto said = hello_;
-  said.position = said.members = 0;
-  for (std::uint32_t member = 0; member < members_; ++member) {
-    said.position += member < position_ && steps_->is_present(member) ? 1 : 0;
-    said.members += steps_->is_present(member) ? 1 : 0;
-  }
-  if (said.members == std::exchange(told_members_, said.members))
-    return;
-  link_->send(said);
-}
-
 void run::send_heartbeat() {
   if (!link_ || !link_->connected() || !steps_)
     return;
@@ -311,7 +296,9 @@ std::string run::write_row(double own_square, std::span<std::int64_t, session::s
   pump();
   const auto held = slot_ ? slot_->held() : std::array<messages::decision, 2>{};
   const auto weight = own_weight_.value_or(static_cast<double>(steps_->own_samples()));
-  std::ranges::copy(session::encode(steps_->write_row(held, request_, weight, own_square)), row.begin());
+  auto said = steps_->write_row(held, request_, weight, own_square);
+  said.without_agent = link_ && !link_->connected();
+  std::ranges::copy(session::encode(said), row.begin());
   return {};
 }
 
@@ -322,10 +309,12 @@ std::string run::read_rows(std::span<const std::int64_t> rows) {
   const auto before = steps_->newest_batches().batches[position_];
   const bool stopping = steps_->stops();
   const bool judged = !steps_->shared_cores().empty();
+  const auto lacked = without_agent();
   session::agreement agreed;
   if (auto problem = steps_->read_rows(rows, agreed); !problem.empty())
     return problem;
   tell_not_finite();
+  tell_agents(lacked);
   if (!judged && !steps_->shared_cores().empty())
     notice(session::describe_sharing(steps_->shared_cores(), position_));
   if (!own_weight_ && position_ == 0)
@@ -333,7 +322,9 @@ std::string run::read_rows(std::span<const std::int64_t> rows) {
   const auto& planned = steps_->newest_batches();
   if (agreed.key) { // in place of those that were to hold from the same step on
     std::erase_if(awaited_, [&](const awaited_decision& each) { return each.from_step >= planned.from_step; });
-    awaited_.push_back({planned.from_step, agreed.decisions[position_]});
+    const auto& held = steps_->rows()[position_].held;
+    if (std::ranges::find(held, *agreed.key, &messages::decision::key) != held.end()) // else its agent is gone
+      awaited_.push_back({planned.from_step, agreed.decisions[position_]});
   }
   if (planned.batches[position_] != before)
     notice(fmt::format("{}batch {} -> {} from step {} on",
@@ -472,7 +463,7 @@ void run::close_window(bool final) {
                                         .training = sums_.statistics(steps_->noise(), rate),
                                         .control_seconds = sums_.control_seconds,
                                         .balance = steps_->take_balance(),
-                                        .base_batch = steps_->base_batch(),
+                                        .base_batch = decided_base_batch(planned),
                                         .highest_batch = steps_->options().members[position_].highest,
                                         .rule = steps_->options().rule});
   sums_ = {.first_step = step};

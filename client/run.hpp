@@ -73,6 +73,9 @@ private:
   void take(const messages::client_welcome& welcome);
   void send_heartbeat();
   void tell_group();
+  std::vector<std::uint32_t> without_agent() const;
+  void tell_agents(const std::vector<std::uint32_t>& lacked);
+  std::uint64_t decided_base_batch(const planned_batches& planned) const;
   void add_step(const dynamix_step& step);
   void count_applied();
   void tell_not_finite();

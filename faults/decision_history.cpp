@@ -25,6 +25,7 @@ struct read_decision {
   decision_key key;
   std::uint64_t total = 0;
   std::uint64_t base_total = 0; ///< that training began with; 0: unknown
+  bool of_others = false;       ///< of these samples, some are of members whose workers say nothing in its row
 };
 
 /// Of one generation, which rows of several leaders may tell of in any order.
@@ -43,6 +44,9 @@ std::string name_of(const decision_key& key) {
 
 void add(generation_history& history, const ledger::window& window) {
   written_decision made;
+  std::uint64_t batches = 0;
+  for (const auto& worker : window.workers)
+    batches += worker.report.batch;
   for (const auto& worker : window.workers) {
     const auto& report = worker.report;
     made.total += worker.decided_batch;
@@ -52,7 +56,8 @@ void add(generation_history& history, const ledger::window& window) {
     made.step = std::max(made.step, step);
     made.steps = std::max<std::uint64_t>(made.steps, report.training.steps);
     if (!history.scripts || report.decision != decision_key{})
-      history.reads[step].push_back({report.host, report.decision, report.global_batch, report.base_batch});
+      history.reads[step].push_back(
+          {report.host, report.decision, report.global_batch, report.base_batch, batches < report.global_batch});
   }
   if (window.workers.size() != history.members)
     made.total = 0; // there are others, for whom another row tells or none
@@ -82,8 +87,8 @@ std::string find_violation(const generation_history& history, std::uint64_t step
     return fmt::format("{}, whose window ended with step {}", says(first), ended);
   const bool may_have_grown = first.total > total && (first.base_total == 0 || first.total <= first.base_total) &&
                               step >= ended + session::undecided_windows * steps;
-  const bool may_be_less = history.scripts && first.total < total;
-  if (total > 0 && total != first.total && !may_have_grown && !may_be_less && !history.chooses_total)
+  const bool may_differ = history.scripts && (first.total < total || first.of_others);
+  if (total > 0 && total != first.total && !may_have_grown && !may_differ && !history.chooses_total)
     return fmt::format("{} with {} samples, and {} were decided", says(first), first.total, total);
   return "";
 }

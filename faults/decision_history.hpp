@@ -17,7 +17,8 @@
 /// The group of scripts is their own affair: one of them dies or comes, and the others share their batch sizes anew in
 /// mid-generation of their agents, with no decision in force until they agree on the next one (client/lockstep's
 /// `regroup`). So of scripts, who has none in force contradicts nobody, and the sum may be less than was decided: who
-/// is gone from the group has a share of the decision, and no samples.
+/// is gone from the group has a share of the decision, and no samples. It may be more where members have no agent: they
+/// keep their batches, and the decision is for the others.
 ///
 /// A generation begins with what its source had in force. A decision in no row was made by an arbitrator that died
 /// before it wrote the row, or by a shard without a root: whoever first reads it stands for it.

@@ -7,6 +7,11 @@
 namespace dynamix::session {
 namespace {
 
+/// Behind the decisions. Its low byte is what is requested, and the bit above it says that there is no agent: scripts
+/// alone say so, and a row has as many columns as of those who train by themselves.
+constexpr std::size_t request_column = 8;
+constexpr std::uint64_t without_agent = 0x100;
+
 /// Calls number(field, most) for each field of a row, in the order of its columns. `most` bounds whole numbers.
 template <class Row, class Number>
 void visit_columns(Row& row, Number&& number) {
@@ -44,6 +49,8 @@ step_row_numbers encode(const step_row& row) {
     else
       numbers.at(column++) = static_cast<std::int64_t>(field);
   });
+  if (row.without_agent)
+    numbers[request_column] |= static_cast<std::int64_t>(without_agent);
   return numbers;
 }
 
@@ -59,6 +66,10 @@ step_row decode_step_row(std::span<const std::int64_t, step_row_columns> numbers
     else
       field = static_cast<Field>(std::min(bits, most));
   });
+  const auto said = std::bit_cast<std::uint64_t>(numbers[request_column]);
+  row.without_agent = (said & without_agent) != 0;
+  row.request = static_cast<step_request>(
+      std::min<std::uint64_t>(said & ~without_agent, static_cast<std::uint64_t>(step_request::stop)));
   row.highest_batch = std::max(row.highest_batch, 1U);
   row.pace = policy::checked(row.pace);
   return row;

@@ -25,6 +25,7 @@ enum class step_request : std::uint8_t {
 struct step_row {
   std::array<messages::decision, 2> held;    ///< decision_slot::held(); generation and rank are not carried
   step_request request = step_request::none; ///< what this worker has been asked for
+  bool without_agent = false;                ///< a script's, whose agent is gone: nobody decides for it
   std::uint64_t dealt = 0;                   ///< steps
   std::uint64_t step = 0;                    ///< completed
   std::uint64_t digest = 0;                  ///< of what must be the same on all workers

@@ -950,7 +950,7 @@ struct Recipients {
 
 struct ClientHello {
   # A training process to the agent of its host, the first message after a connect, and again whenever its elastic group has
-  # been formed anew. Only the first is answered.
+  # been formed anew, or other members of it have agents than before. Only the first is answered.
 
   protocol @0 :UInt32;
   # As in Hello.
@@ -959,7 +959,7 @@ struct ClientHello {
   # Of the process among the members of its process group: torch's rank.
 
   members @2 :UInt32;
-  # Of the process group; above `position`. No later hello says more than the first.
+  # Of the process group, in later hellos those with agents; above `position`. No later hello says more than the first.
 
   incarnation @3 :UInt64;
   # Unique a process start, never 0.

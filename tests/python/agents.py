@@ -116,7 +116,8 @@ def shared_hosts(hosts, workers, **settings):
     their own, and GPUs of the numbers 10 HOST + WORKER; settings of [batch], [arbitrator] ... as in `started`. The arbitrator comes first."""
     with tempfile.TemporaryDirectory() as folder:
         sections = {"cluster": ['name = "shared"', "detect_ms = 5000"], "training": ['trainer = "client"'],
-                    "dashboard": ['listen = ""'], "arbitrator": ['policy = "goodput"']}
+                    "dashboard": ['listen = ""']}
+        settings.setdefault("arbitrator__policy", '"goodput"')
         for name, value in settings.items():
             section, _, field = name.partition("__")
             sections.setdefault(section, []).append(f"{field} = {value}")

@@ -1,6 +1,8 @@
 """Several workers a host: their processes join one agent, at a socket each, and one that dies costs no other."""
 import collections
+import io
 import json
+import logging
 import multiprocessing
 import os
 import pathlib
@@ -41,6 +43,36 @@ def train(rank, world, directories, seconds_a_sample):
     return taken, status, os.sched_getaffinity(0)
 
 
+def train_beside(rank, world, sockets, end):
+    """Slowly in its second half until the file `end` is there. This rank's samples by epoch, its decisions, and what it was told."""
+    told = io.StringIO()
+    logging.getLogger("dynamix").addHandler(logging.StreamHandler(told))
+    model = torch.nn.Linear(8, 1)
+    run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.001), agent=sockets[rank], rule="linear")
+    loader = run.loader(torch.utils.data.TensorDataset(torch.arange(SAMPLES), torch.randn(SAMPLES, 8)), batch_size=8)
+    train_on = ranks.trainer(run, model, run._optimizers[0])
+    taken = [[] for _ in range(EPOCHS)]
+    for epoch in range(EPOCHS):
+        for batch in loader:
+            taken[epoch] += batch[0].tolist()[:run.counted]
+            time.sleep(0.5 if epoch >= EPOCHS // 2 and not os.path.exists(end) else 0.02)
+            train_on(batch)
+    decisions = run.status.decisions
+    run.close()
+    return taken, decisions, told.getvalue()
+
+
+def windows(hub):
+    text = pathlib.Path(hub.run, "windows.jsonl").read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return [row for row in rows if row["kind"] == "window"]
+
+
+def decided(hub, members):
+    """The generations of the windows in which so many workers were decided on."""
+    return [row["generation"] for row in windows(hub) if row["decided"] and len(row["workers"]) == members]
+
+
 def journal_steps(folder, rank, life):
     path = pathlib.Path(folder, f"journal-{rank}-{life}")
     return path.read_text(encoding="ascii").count('"done"') if path.exists() else 0
@@ -58,6 +90,11 @@ class Slots(unittest.TestCase):
             self.assertEqual(sorted(path.name for path in pathlib.Path(host.run, "workers").iterdir()),
                              [f"{host.name}+{slot}.json" for slot in range(WORKERS)])
         return summary
+
+    def check_journals(self, folder, world):
+        trial = elastic.Trial(world=world)
+        trial.check(folder)
+        self.assertEqual(trial.problems, [])
 
     def wait_until(self, true, hosts):
         limit = time.monotonic() + 60
@@ -87,19 +124,11 @@ class Slots(unittest.TestCase):
             else:
                 self.assertEqual((mine, siblings), (cpus, cpus))
 
-    def check_decisions_without(self, lost, **settings):
-        """Of an elastic run of three hosts: its members form their group without that of the lost one, and tell their agents."""
+    def check_decisions_without(self, lost, with_member=True, **settings):
+        """Of an elastic run of three hosts: its members form their group without that of the lost one, or know that it has no agent
+        any more, and tell their agents. An agent comes back."""
         with agents.shared_hosts(3, 1, batch__initial=8, batch__lowest=2, batch__highest=32, arbitrator__window_steps=5,
                                  **settings) as hosts, tempfile.TemporaryDirectory() as folder:
-            def rows():
-                text = pathlib.Path(hosts[0].run, "windows.jsonl").read_text(encoding="utf-8")
-                return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-
-            def decided(members):
-                """The generations of the windows in which so many workers were decided on."""
-                return [row["generation"] for row in rows()
-                        if row["kind"] == "window" and row["decided"] and len(row["workers"]) == members]
-
             fork = multiprocessing.get_context("fork")
             members = [fork.Process(target=elastic.train, args=(rank, folder, 0, hosts[1 + rank].socket(0), False, 0, False),
                                     kwargs={"world": 3, "awaited": os.path.join(folder, "end")})
@@ -107,20 +136,50 @@ class Slots(unittest.TestCase):
             try:
                 for member in members:
                     member.start()
-                self.wait_until(lambda: decided(3), hosts)
+                self.wait_until(lambda: decided(hosts[0], 3), hosts)
                 hosts[1 + lost].process.kill()
-                members[lost].kill()
-                self.wait_until(lambda: len(decided(2)) >= 3, hosts)
-                self.assertGreater(min(decided(2)), max(decided(3)))
+                if with_member:
+                    members[lost].kill()
+                self.wait_until(lambda: len(decided(hosts[0], 2)) >= 3, hosts)
+                self.assertGreater(min(decided(hosts[0], 2)), max(decided(hosts[0], 3)))
+                if not with_member:
+                    hosts[1 + lost].process.wait()
+                    hosts[1 + lost] = agents.Host(os.path.dirname(hosts[0].run), hosts[1 + lost].name)
+                    self.wait_until(lambda: max(decided(hosts[0], 3)) > max(decided(hosts[0], 2)), hosts)
                 pathlib.Path(folder, "end").touch()
-                left = [member for rank, member in enumerate(members) if rank != lost]
+                left = [member for rank, member in enumerate(members) if rank != lost or not with_member]
                 for member in left:
                     member.join(elastic.RUN_SECONDS)
-                self.assertEqual([member.exitcode for member in left], [0, 0])
+                self.assertEqual([member.exitcode for member in left], [0] * len(left))
+                if not with_member:
+                    self.check_journals(folder, 3)
             finally:
                 for member in members:
                     member.kill()
                     member.join()
+
+    def test_go_on_by_decisions_without_an_agent_that_is_killed_while_its_script_lives_on(self):
+        self.check_decisions_without(2, False)
+
+    def test_decide_for_the_others_of_a_fixed_group_without_an_agent_that_is_killed_for_good(self):
+        with agents.shared_hosts(3, 1, batch__initial=8, batch__lowest=2, batch__highest=32, arbitrator__window_steps=5,
+                                 arbitrator__policy='"lb-bsp"') as hosts, tempfile.TemporaryDirectory() as folder:
+            end = pathlib.Path(folder, "end")
+            with ranks.Group(train_beside, 3, [host.socket(0) for host in hosts[1:]], str(end)) as group:
+                self.wait_until(lambda: decided(hosts[0], 3), hosts)
+                hosts[2].process.kill()
+                self.wait_until(lambda: len(decided(hosts[0], 2)) >= 3, hosts)
+                end.touch()
+                results = [group.result(rank) for rank in range(3)]
+            self.assertEqual([good for good, _ in results], [True] * 3, results)
+            for epoch in range(EPOCHS):
+                counts = collections.Counter(number for _, (taken, *_) in results for number in taken[epoch])
+                self.assertEqual(counts, collections.Counter(range(SAMPLES)))
+            (_, ours, told), (_, theirs, _), _ = (value for _, value in results)
+            self.assertGreater(ours, theirs, "nothing was decided without the agent of member 1")
+            self.assertIn("the agent of member 1 is gone: decisions are for the other members alone", told)
+            # A policy that keeps the script's global batch, and a member that keeps its own.
+            self.assertEqual({worker["report"]["global_batch"] for worker in windows(hosts[0])[-1]["workers"]}, {24})
 
     def test_go_on_by_decisions_without_a_host_that_is_killed_for_good(self):
         self.check_decisions_without(2)
@@ -166,9 +225,7 @@ class Slots(unittest.TestCase):
             self.check_ends(hosts)
             self.assertIn("worker=m0/1", hosts[1].said())
             self.assertNotIn("client_lost", hosts[2].said())
-            trial = elastic.Trial(world=HOSTS * WORKERS)
-            trial.check(folder)
-            self.assertEqual(trial.problems, [])
+            self.check_journals(folder, HOSTS * WORKERS)
 
 
 class Gpus(unittest.TestCase):

@@ -390,6 +390,39 @@ TEST_F(AgentTraining, GoesOnWithoutAnAgentThatDiesAndFindsItsSuccessor) {
   EXPECT_EQ(training_->status(0).connected, 1U);
 }
 
+TEST_F(AgentTraining, TakesDecisionsForTheOthersWhileAnAgentIsGone) {
+  agents_[1].reset();
+  training_->train(1);
+  const auto smaller = agents_[0]->read_a<messages::client_hello>();
+  ASSERT_TRUE(smaller);
+  EXPECT_EQ(smaller->members, 1U);
+  EXPECT_THAT(training_->notices(0), testing::Contains(HasSubstr("warning: the agent of member 1 is gone")));
+  decide(0, 1, 24, 3);
+  training_->train(9);
+  EXPECT_THAT(training_->own(), testing::ElementsAre(24, 16));
+  EXPECT_EQ(training_->status(0).decisions, 1U);
+  EXPECT_EQ(training_->status(1).decisions, 0U);
+  const auto report = agents_[0]->read_a<messages::window_report>();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->global_batch, 40U);
+  EXPECT_EQ(report->base_batch, 19U) << "three fifths of 32";
+  agents_[1] = std::make_unique<scripted_agent>(path(1));
+  bool back = false;
+  for (int i = 0; i < 1000 && !back; ++i) {
+    training_->train(1);
+    back = agents_[1]->accept(20);
+  }
+  ASSERT_TRUE(back);
+  agents_[1]->send(welcome_example(1));
+  training_->train(2);
+  const auto whole = agents_[0]->read_a<messages::client_hello>();
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->members, 2U);
+  decide(0, 2, 20);
+  training_->train(2);
+  EXPECT_THAT(training_->own(), testing::ElementsAre(24, 16)) << "it is for both again";
+}
+
 TEST_F(AgentTraining, DropsAnAgentThatBreaksTheProtocolAndTrainsOn) {
   const std::vector<std::vector<std::uint8_t>> broken = {
       {0, 0, 0, 0},                                                 // no words

@@ -73,7 +73,7 @@ TEST(Introduction, TellsThatNoStepWouldBeLeft) {
 
 TEST(Introduction, TellsWhatDoesNotFitTogether) {
   const std::vector<std::pair<std::string, std::function<void(introduction&)>>> cases = {
-      {"version of the library is 5 on member 0 and 6 on member 1", [](auto& of) { of.version = 6; }},
+      {"version of the library is 6 on member 0 and 7 on member 1", [](auto& of) { of.version = 7; }},
       {"number of members", [](auto& of) { of.members = 4; }},
       {"samples per epoch is 1000 on member 0 and 999 on member 1; all must train on the same data set",
        [](auto& of) { of.samples = 999; }},

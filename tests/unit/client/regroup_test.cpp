@@ -163,5 +163,49 @@ TEST_F(Regroup, CatchesUpInTheEpochThatStandsOpen) {
   EXPECT_EQ(all_[2]->position().cursor, 72U);
 }
 
+/// Who has no agent holds no decision, and keeps its batch.
+TEST_F(Regroup, DecidesForTheOthersWhereAnAgentIsGone) {
+  begin({.initial = 8, .lowest = 1, .highest = 64}, 100'000);
+  const auto step_with = [&](std::uint64_t window, std::uint32_t batch, const std::vector<bool>& without) {
+    dealt_step dealt;
+    for (auto& each : all_)
+      ASSERT_EQ(each->deal(dealt), deal_verdict::dealt);
+    auto said = rows(window, batch);
+    for (std::size_t member = 0; member < 3; ++member)
+      said[member].without_agent = without[member];
+    said[2].held = {};
+    complete(said);
+  };
+  step_with(1, 10, {false, false, false});
+  expect_batches({8, 8, 8});
+  step_with(1, 10, {false, false, true});
+  expect_batches({10, 11, 8});
+  EXPECT_TRUE(all_[2]->has_agent(1));
+  EXPECT_FALSE(all_[1]->has_agent(2));
+  step_with(2, 20, {true, true, true}); // what is left of the last agents' decisions does not count
+  expect_batches({10, 11, 8});
+  step_with(2, 20, {true, false, true});
+  expect_batches({20, 21, 8});
+  step_with(3, 30, {false, false, false}); // its agent is back
+  expect_batches({20, 21, 8});
+  step_with(3, 30, {false, false, true});
+  expect_batches({30, 31, 8});
+  regroup({true, true, false});
+  EXPECT_TRUE(all_[0]->has_agent(2)) << "of another process, once it comes back";
+}
+
+TEST_F(Regroup, StopsWhereAMemberWithoutAgentWasAskedTo) {
+  begin({.initial = 8, .lowest = 1, .highest = 64}, 100'000);
+  dealt_step dealt;
+  for (auto& each : all_)
+    ASSERT_EQ(each->deal(dealt), deal_verdict::dealt);
+  auto said = rows();
+  said[1].without_agent = true;
+  said[1].request = session::step_request::stop;
+  complete(said);
+  for (auto& each : all_)
+    EXPECT_TRUE(each->stops());
+}
+
 } // namespace
 } // namespace dynamix::client

@@ -28,6 +28,7 @@ ledger::worker said(std::uint32_t rank, std::uint64_t window, decision_key in_fo
                                  .generation = 1,
                                  .window = window,
                                  .first_step = (window - 1) * window_steps,
+                                 .batch = static_cast<std::uint32_t>(total / 2),
                                  .decision = in_force,
                                  .global_batch = total};
   report.training.steps = window_steps;
@@ -123,6 +124,11 @@ TEST(DecisionHistory, LetsScriptsFormTheirGroupAnewInMidGeneration) {
   const auto dead = window_of({1, 2}, {said(0, 2, {1, 1}, 64), said(1, 2, {}, 64)}); // its step is done again
   EXPECT_EQ(of_scripts({formed(1, 2), window({1, 1}, {}), dead}), "");
   EXPECT_EQ(of_scripts({formed(1, 2), window({1, 1}, {}), window({1, 2}, {1, 1}, 32)}), "") << "one is gone";
+  auto partly = window({1, 2}, {1, 1}, 96); // a third one has 32 more, and no agent
+  for (auto& worker : std::get<ledger::window>(partly.entry).workers)
+    worker.report.batch = 32;
+  EXPECT_EQ(of_scripts({formed(1, 2), window({1, 1}, {}), partly}), "");
+  EXPECT_THAT(violation_of({formed(1, 2), window({1, 1}, {}), partly}), HasSubstr("with 96 samples, and 64"));
 }
 
 TEST(DecisionHistory, HoldsScriptsToTheOrderOfTheirDecisions) {

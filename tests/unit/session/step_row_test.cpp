@@ -17,6 +17,7 @@ step_row filled() {
   row.held[0] = {.key = {3, 7}, .batch = 1U << 20, .first_step = 1'000'000'000'000};
   row.held[1] = {.key = {3, 6}, .batch = 32, .first_step = 3};
   row.request = step_request::regroup;
+  row.without_agent = true;
   row.dealt = 14;
   row.step = 12;
   row.digest = 0xfedcba9876543210;
@@ -38,6 +39,7 @@ TEST(StepRow, IsTheSameBehindItsNumbers) {
     EXPECT_EQ(after.held[i].first_step, before.held[i].first_step);
   }
   EXPECT_EQ(after.request, before.request);
+  EXPECT_EQ(after.without_agent, before.without_agent);
   EXPECT_EQ(after.dealt, before.dealt);
   EXPECT_EQ(after.step, before.step);
   EXPECT_EQ(after.digest, before.digest);
