@@ -215,6 +215,10 @@ int dynamix_deliver(dynamix_run* run, dynamix_deal* deal) {
   return code;
 }
 
+int dynamix_leave_epoch(dynamix_run* run, uint64_t steps_to_come) {
+  return call(run, true, [&] { return run->body.leave_epoch(steps_to_come); });
+}
+
 uint64_t dynamix_epoch_steps(const dynamix_run* run) {
   return usable(run) ? run->body.steps().epoch_steps() : 0;
 }

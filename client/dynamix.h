@@ -154,6 +154,12 @@ DYNAMIX_API int dynamix_ranges(const dynamix_run* run, dynamix_range* ranges, si
 DYNAMIX_API int dynamix_shares(const dynamix_run* run, uint32_t* counts, size_t members);
 /* The oldest batch that was dealt and not delivered is with the training loop now. */
 DYNAMIX_API int dynamix_deliver(dynamix_run* run, dynamix_deal* deal);
+/* The training loop breaks off the epoch behind so many of the steps that were dealt and are still to be completed; all
+ * members at the same one. Nothing more of it is dealt, and behind that step dynamix_save and the status stand at the
+ * beginning of the next epoch, where start_epoch goes on: without this, a state that is saved there goes on within the
+ * epoch that was broken off. Does nothing where the members stop, who go on from where they have come to; an epoch of
+ * which no step is completed begins again. */
+DYNAMIX_API int dynamix_leave_epoch(dynamix_run* run, uint64_t steps_to_come);
 /* Steps that the epoch is going to have at the present batch sizes, for progress bars and schedules; at the initial ones
  * where training has begun with less, before anything is decided. */
 DYNAMIX_API uint64_t dynamix_epoch_steps(const dynamix_run* run);

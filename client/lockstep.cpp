@@ -91,6 +91,14 @@ void lockstep::start_epoch() {
   deal_from(used_);
   epoch_open_ = true;
   rest_dropped_ = false;
+  left_step_.reset();
+}
+
+void lockstep::leave_epoch(std::uint64_t steps_to_come) {
+  if (stops() || left_step_)
+    return;
+  epoch_open_ = false;
+  left_step_ = step_ + steps_to_come;
 }
 
 leases lockstep::new_leases(sampler_position from) {
@@ -572,7 +580,7 @@ void lockstep::regroup(const std::vector<bool>& present) {
   wait_for_decision();
   last_agreed_ = {};
   // An epoch that has come to its end meanwhile has no more steps.
-  epoch_open_ = started_epoch_ == position_.epoch;
+  epoch_open_ = started_epoch_ == next_position().epoch;
   used_.give_back(present);
   if (epoch_open_)
     deal_from(used_);

@@ -152,6 +152,11 @@ public:
   std::vector<std::uint32_t> likely_samples();
   /// The oldest deal that was not delivered yet; nothing where there is none.
   std::optional<dealt_step> deliver();
+  /// The training loop breaks the epoch off behind so many of the deals that were not completed yet: nothing more of it
+  /// is dealt, and once those are completed, or dropped by the next start, `next_position` is the following epoch's
+  /// beginning. Not where training stops, which goes on from where it has come to; nor of an epoch of which no step is
+  /// completed, since that begins again. What was said first holds until then.
+  void leave_epoch(std::uint64_t steps_to_come);
   /// Steps of the epoch: those dealt since `start_epoch`, and those to come at the planned batch sizes; at the initial
   /// ones where training has begun with less, which lasts for some steps: schedules are made from this number.
   std::uint64_t epoch_steps() const;
@@ -221,6 +226,8 @@ public:
   std::uint64_t step() const { return step_; }
   std::uint64_t samples_done() const { return samples_; }
   sampler_position position() const { return position_; }
+  /// Where the next start of an epoch goes on: otherwise than at `position` where an epoch was left.
+  sampler_position next_position() const;
   /// Closed.
   std::uint64_t window() const { return step_ / options_.window_steps; }
   /// Known from the last completed step on, which is the one before `step()`.
@@ -316,6 +323,7 @@ private:
   std::uint64_t epoch_first_step_ = 0;
   bool epoch_open_ = false;
   std::optional<std::uint64_t> started_epoch_; ///< newest
+  std::optional<std::uint64_t> left_step_;     ///< the epoch that was started is left once so many are completed
   bool rest_dropped_ = false;                  ///< the epoch ended before the step that is dealt next
   std::optional<std::uint64_t> stop_step_;     ///< no step from this one on
 

@@ -208,6 +208,11 @@ std::vector<std::uint32_t> share_among(const std::vector<std::uint32_t>& before,
   return batches;
 }
 
+sampler_position lockstep::next_position() const {
+  const bool left = left_step_ && step_ >= *left_step_ && in_epoch_ && position_.cursor > 0;
+  return left ? sampler_position{position_.epoch + 1, 0} : position_;
+}
+
 std::vector<std::uint64_t> lockstep::save() const {
   state_words state{.samples_of_epoch = options_.samples,
                     .identity = options_.identity,
@@ -215,7 +220,7 @@ std::vector<std::uint64_t> lockstep::save() const {
                     .shuffled = options_.shuffled ? 1U : 0U,
                     .step = step_,
                     .samples = samples_,
-                    .position = position_,
+                    .position = next_position(),
                     .base_batch = base_batch_,
                     .noise = noise_.state(),
                     .rule = rule_.state(),
@@ -234,7 +239,7 @@ std::vector<std::uint64_t> lockstep::save() const {
     words.insert(words.end(), planned.batches.begin(), planned.batches.end());
     words.insert(words.end(), planned.limits.begin(), planned.limits.end());
   }
-  if (position_.cursor > 0) {
+  if (state.position.cursor > 0) {
     const auto leased = used_.save();
     words.insert(words.end(), leased.begin(), leased.end());
   }
@@ -308,6 +313,7 @@ std::string lockstep::take(std::span<const std::uint64_t> words, std::span<const
   pending_.reset();
   rows_ = row_phase::none;
   stop_step_.reset();
+  left_step_.reset();
   return {};
 }
 

@@ -499,8 +499,8 @@ std::string run::status(dynamix_status& status) const {
   status.global_batch = planned.total();
   status.step = steps_->step();
   status.samples = steps_->samples_done();
-  status.epoch = steps_->position().epoch;
-  status.cursor = steps_->position().cursor;
+  status.epoch = steps_->next_position().epoch;
+  status.cursor = steps_->next_position().cursor;
   status.window = steps_->window();
   status.generation = generation_;
   status.decisions = decisions_;

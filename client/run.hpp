@@ -40,6 +40,7 @@ public:
   std::string ranges(std::span<dynamix_range> ranges) const;
   std::string shares(std::span<std::uint32_t> counts) const;
   std::string deliver(dynamix_deal& deal);
+  std::string leave_epoch(std::uint64_t steps_to_come);
   std::string weights(double& own, double& total);
   std::string set_weights(double own, double total);
   std::string write_row(double own_square, std::span<std::int64_t, session::step_row_columns> row);

@@ -89,4 +89,11 @@ std::string run::deliver(dynamix_deal& deal) {
   return {};
 }
 
+std::string run::leave_epoch(std::uint64_t steps_to_come) {
+  if (steps_to_come > steps_->dealt() - steps_->step())
+    return fmt::format("{} steps are to come, and {} are dealt", steps_to_come, steps_->dealt() - steps_->step());
+  steps_->leave_epoch(steps_to_come);
+  return {};
+}
+
 } // namespace dynamix::client

@@ -503,6 +503,9 @@ public:
   /// The batch that the loop has now counts as part of the next step: for gradients that are accumulated over several
   /// batches, between two of them. Not behind the last of a step, which the step itself counts.
   void accumulate() { session_->deliver(); }
+  /// The loop over the data loader was left amid an epoch, on all members behind the same step: states that are saved
+  /// from here on, and the end of the run, stand at the beginning of the next one.
+  void leave_epoch() { session_->check(dynamix_leave_epoch(session_->run(), 0)); }
   /// The loss of this step is a mean over `own` items that are not samples; they count where the batch does.
   void weight(double own) { session_->weight(own); }
   /// Leaves the mean gradient over all members' samples in the parameters; `step` does it where nobody has.

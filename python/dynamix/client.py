@@ -132,6 +132,10 @@ class Client:
         self._check(self._library.dynamix_deliver(self.handle, byref(self.delivered)))
         return self.delivered
 
+    def leave_epoch(self, steps_to_come: int) -> None:
+        """The loop breaks off the epoch behind so many of the steps that are dealt."""
+        self._check(self._library.dynamix_leave_epoch(self.handle, steps_to_come))
+
     def epoch_steps(self) -> int:
         return int(self._library.dynamix_epoch_steps(self.handle))
 

@@ -31,6 +31,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "ranges": (c_int, [c_void_p, c_void_p, c_size_t]),
     "shares": (c_int, [c_void_p, c_void_p, c_size_t]),
     "deliver": (c_int, [c_void_p, POINTER(raw.Deal)]),
+    "leave_epoch": (c_int, [c_void_p, c_uint64]),
     "epoch_steps": (c_uint64, [c_void_p]),
     "due": (c_uint32, [c_void_p]),
     "weights": (c_int, [c_void_p, POINTER(c_double), POINTER(c_double)]),

@@ -373,6 +373,7 @@ class Loader(DataLoader[_Sample]):
         batch: Any = None
         pieces = Pieces()
         mine = self._at_work = object()
+        dealt_in = -1  # turn of the batch at hand
         self._moved = False
         self.is_within_epoch = True
         try:
@@ -386,7 +387,7 @@ class Loader(DataLoader[_Sample]):
                     source, pieces, again = self._fetch(), Pieces(), 0
                     turn = self._batches.turn
                 if self._is_dropped() and again < len(self):
-                    again += 1
+                    again, dealt_in = again + 1, self._batches.turn
                     yield batch
                     began = step.fetching()
                     continue
@@ -397,7 +398,7 @@ class Loader(DataLoader[_Sample]):
                 except StopIteration:
                     if self._is_dropped(at_end=True) and again < len(self):
                         continue
-                    self.hand_over()
+                    self._take_held()
                     self.is_within_epoch = False
                     return
                 if self._held < self._fetch_ahead:
@@ -408,8 +409,13 @@ class Loader(DataLoader[_Sample]):
                     else:
                         self._take_and_look(batch)
                 step.fetched(began, batch)
+                dealt_in = self._batches.turn
                 yield batch
                 began = step.fetching()
+        except GeneratorExit:  # a `break`; the next epoch has not begun yet
+            if self._at_work is mine and dealt_in == self._batches.turn:
+                self._leave_epoch()
+            raise
         finally:
             if self._at_work is mine:  # an older one may end behind its successor's beginning
                 self._at_work = None
@@ -425,8 +431,19 @@ class Loader(DataLoader[_Sample]):
                 pass
         return bool(step.taken and step.peers.broken)
 
+    def _leave_epoch(self) -> None:
+        """The training loop was left amid it."""
+        try:
+            self._client.leave_epoch(0)
+        except DynamixError:  # the run is closed, or another process's
+            pass
+
     def hand_over(self) -> None:
-        """No more is fetched in this epoch: the training loop goes on with what was fetched ahead."""
+        """No more is fetched in this epoch, which ends here: the training loop goes on with what was fetched ahead."""
+        self._take_held()
+        self._client.leave_epoch(self._step.taken)
+
+    def _take_held(self) -> None:
         self._step.settle()
         for _ in range(self._held):
             self._take()

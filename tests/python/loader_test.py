@@ -163,6 +163,36 @@ def break_off(rank, world, workers):
     return taken
 
 
+def read_shard(shard):
+    for item in range(12):
+        yield 12 * shard + item, torch.full((3,), 0.01 * item)
+
+
+CUT_SHORT = {"plain": {}, "workers": {"num_workers": 2}, "drop_last": {"drop_last": True}, "weights": {"weights": [1.0, 2.0] * 30},
+             "stream": {"num_workers": 1}, "cost": {"budget": 8, "cost": [1, 2, 3] * 20}}
+
+
+def cut_short(rank, world, kind, in_vain, epochs, state):
+    """Epochs that are left after three steps, or with a fourth batch `in_vain`: this rank's samples by epoch, and the state
+    behind the last one."""
+    data = dynamix.Stream(range(5), read_shard) if kind == "stream" else small(60)
+    run, loader, train = joined(1 if kind == "cost" else 3 + rank, data, **CUT_SHORT[kind])
+    if state is not None:
+        run.load_state_dict(state)
+    taken = []
+    for epoch in range(run.epoch, epochs):
+        for number, batch in enumerate(loader):
+            if in_vain and number == 3:
+                break
+            taken.append((epoch, batch[0].tolist()[:run.counted]))
+            train(batch)
+            if not in_vain and number == 2:
+                break
+    saved = run.state_dict()
+    run.close()
+    return taken, saved
+
+
 def take_two_iterators(rank, world):
     run, loader, train = joined(3, small(60))
     old = iter(loader)
@@ -399,6 +429,15 @@ class Loaders(unittest.TestCase):
             for epoch in (0, 2, 3):
                 counts = collections.Counter(number for taken in results for number in taken[epoch])
                 self.assertEqual(counts, collections.Counter(range(60)))
+
+    def test_that_are_left_within_an_epoch_resume_with_the_next(self):
+        for kind in CUT_SHORT:
+            for in_vain in (False, True):
+                with self.subTest(kind=kind, in_vain=in_vain):
+                    whole, first = (ranks.run(cut_short, 2, kind, in_vain, epochs, None) for epochs in (3, 1))
+                    rest = ranks.run(cut_short, 2, kind, in_vain, 3, first[0][1])
+                    for rank in range(2):
+                        self.assertEqual(first[rank][0] + rest[rank][0], whole[rank][0])
 
     def test_end_the_iterators_before_the_newest(self):
         said, is_in_loop = ranks.run(take_two_iterators, 1)[0]

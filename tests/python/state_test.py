@@ -55,8 +55,8 @@ def train(rank, world, workers, stop, state):
                 saved = io.BytesIO()
                 torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(),
                             "scheduler": scheduler.state_dict(), "dynamix": run.state_dict()}, saved)
+                status = run.status
                 break
-    status = run.status
     run.close()
     return taken, [value.clone() for value in model.parameters()], saved.getvalue(), (status.epoch, status.cursor), \
         optimizer.param_groups[0]["lr"]
@@ -187,10 +187,10 @@ def train_distributed(rank, world, folder, kind, stop, resume):
             nn.functional.mse_loss(model(inputs), outputs).backward()
             optimizer.step()
             if run.status.step == stop:
+                optimizer.zero_grad()
+                if not resume:
+                    checkpoint.save(state(), checkpoint_id=folder)  # between two steps
                 break
-    optimizer.zero_grad()
-    if not resume:
-        checkpoint.save(state(), checkpoint_id=folder)  # between two steps
     result = run.status.step, run.status.samples, [parameter.tolist() for parameter in model.parameters()]
     run.close()
     return result

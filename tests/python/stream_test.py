@@ -196,8 +196,8 @@ def train_part(rank, world, workers, stop, state):
             train(batch)
             if run.status.step == stop:
                 torch.save(run.state_dict(), saved)
+                cursor = run.status.cursor
                 break
-    cursor = run.status.cursor
     run.close()
     return taken, saved.getvalue(), cursor
 
@@ -226,8 +226,8 @@ def resume_elastic(rank, world, workers, steps, state):
             train(batch)
             steps -= 1
             if steps == 0:
+                state = run.state_dict()
                 break
-        state = run.state_dict()
         run.close()
     return taken, state, opened[0]
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <utility>
 
 namespace dynamix::client {
 namespace {
@@ -80,6 +81,86 @@ protected:
 TEST_F(LimitedMembers, StayLimitedInAState) {
   EXPECT_EQ(restored().batches, (std::vector<std::uint32_t>{12, 8}));
   EXPECT_EQ(restored().limits, (std::vector<std::uint32_t>{100, 8}));
+}
+
+/// Of an epoch of ten steps.
+class LeftEpoch : public testing::Test {
+protected:
+  using place = std::pair<std::uint64_t, std::uint64_t>;
+  LeftEpoch() { steps_.start_epoch(); }
+  static lockstep_options options() { return {.members = {{.initial = 10}}, .samples = 100, .seed = 3}; }
+  deal_verdict take() {
+    dealt_step dealt;
+    const auto verdict = steps_.deal(dealt);
+    steps_.deliver();
+    return verdict;
+  }
+  void complete(session::step_request request = session::step_request::none) {
+    session::agreement agreed;
+    const std::vector<step_row> rows{steps_.write_row({}, request, 1, 0)};
+    ASSERT_EQ(steps_.read_rows(rows, agreed), "");
+    steps_.rate(0);
+    steps_.complete(false);
+  }
+  place next() const { return {steps_.next_position().epoch, steps_.next_position().cursor}; }
+
+  lockstep steps_{options()};
+};
+
+TEST_F(LeftEpoch, IsFollowedByTheNextAlsoBehindAState) {
+  take();
+  complete();
+  take(); // in vain
+  EXPECT_EQ(next(), place(0, 10));
+  steps_.leave_epoch(0);
+  EXPECT_EQ(next(), place(1, 0));
+  EXPECT_EQ(steps_.position().cursor, 10U);
+  EXPECT_EQ(take(), deal_verdict::end);
+  lockstep other(options());
+  ASSERT_EQ(other.restore(steps_.save()), "");
+  steps_.start_epoch();
+  other.start_epoch();
+  EXPECT_EQ(next(), place(1, 0));
+  EXPECT_EQ(other.position().epoch, 1U);
+  dealt_step dealt;
+  ASSERT_EQ(steps_.deal(dealt), deal_verdict::dealt);
+  ASSERT_EQ(other.deal(dealt), deal_verdict::dealt);
+  EXPECT_EQ(steps_.samples(), other.samples());
+}
+
+TEST_F(LeftEpoch, IsLeftOnceItsLastStepIsCompleted) {
+  take();
+  complete();
+  take();
+  steps_.leave_epoch(1);
+  steps_.leave_epoch(0); // the loop's iterator ends
+  EXPECT_EQ(next(), place(0, 10));
+  complete();
+  EXPECT_EQ(next(), place(1, 0));
+}
+
+TEST_F(LeftEpoch, BeginsAgainWhereNoStepWasCompleted) {
+  take();
+  steps_.leave_epoch(0);
+  EXPECT_EQ(next(), place(0, 0));
+  steps_.start_epoch();
+  EXPECT_EQ(take(), deal_verdict::dealt);
+}
+
+TEST_F(LeftEpoch, GoesOnWhereTheMembersStop) {
+  take();
+  complete(session::step_request::stop);
+  steps_.leave_epoch(0);
+  EXPECT_EQ(next(), place(0, 10));
+}
+
+TEST_F(LeftEpoch, StaysLeftWhereTheGroupIsFormedAnew) {
+  take();
+  complete();
+  steps_.leave_epoch(0);
+  steps_.regroup({true});
+  EXPECT_EQ(take(), deal_verdict::end);
+  EXPECT_EQ(next(), place(1, 0));
 }
 
 } // namespace

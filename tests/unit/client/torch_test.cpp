@@ -225,8 +225,9 @@ TEST(TorchSdk, WaitsForTheOthersWhereItsOptimiserEnds) {
   EXPECT_THAT(ranks[0].logged + ranks[1].logged, Not(HasSubstr("has ended")));
 }
 
-/// What a loop over `steps` tells its agent in the end; its last step throws where `throws`.
-messages::farewell farewell_of(std::size_t steps, bool throws, bool drop_last = false) {
+/// What a loop over `steps` tells its agent in the end; its last step throws where `throws`, and where it `leaves` the
+/// epoch it says so.
+messages::farewell farewell_of(std::size_t steps, bool throws, bool drop_last = false, bool leaves = false) {
   const temporary_directory place;
   const auto socket = place.file("agent.sock");
   client::scripted_agent agent(socket);
@@ -248,6 +249,8 @@ messages::farewell farewell_of(std::size_t steps, bool throws, bool drop_last = 
         if (++step == steps)
           break;
       }
+      if (leaves)
+        optimizer.run().leave_epoch();
       if (throws)
         throw std::runtime_error("a bad file");
     } catch (const std::runtime_error&) {
@@ -286,6 +289,7 @@ TEST(TorchSdk, HasFailedWhereItsOptimiserEndsAmidAnEpoch) {
   EXPECT_EQ(told.end, messages::farewell_end::failed);
   EXPECT_EQ(told.steps, 3U);
   EXPECT_EQ(told.reason, "the training loop has ended amid an epoch");
+  EXPECT_EQ(farewell_of(3, false, false, true).end, messages::farewell_end::completed) << "it is left on purpose";
 }
 
 TEST(TorchSdk, HasFailedWhereAnExceptionEndsItAtAnEpochsEnd) {
