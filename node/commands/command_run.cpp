@@ -35,13 +35,11 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <csignal>
 #include <filesystem>
 #include <fmt/core.h>
 #include <memory>
 #include <optional>
 #include <ostream>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -357,22 +355,22 @@ int check_own_address(const actors::host_options& options, std::ostream& err) {
 
 /// From a notice on the host leaves as on SIGTERM. Null: nobody would give one.
 std::unique_ptr<preemption_watch> watch_for_preemption(const std::string& given, const run_directory& run,
-                                                       const actors::host_options& options) {
+                                                       const actors::host_options& options, stop_signals& signals) {
   const auto& source = given.empty() ? options.own()->preemption : given;
   if (source.empty())
     return nullptr;
   const bool runs = source.starts_with("command:");
   return std::make_unique<preemption_watch>(
       runs || !given.empty() ? source : cluster::resolve_path(*options.file, source),
-      run.path() + "/preemption-" + options.host, [](const preemption_notice& notice) {
+      run.path() + "/preemption-" + options.host, [&signals](const preemption_notice& notice) {
         spdlog::warn("preempted seconds={} source={}: this host leaves", notice.seconds,
                      storage::quoted(notice.source));
-        kill(getpid(), SIGTERM);
+        signals.request_leave();
       });
 }
 
 int run(const run_arguments& arguments, command_context& context) {
-  const stop_signals signals; // before any other thread
+  stop_signals signals; // before any other thread
   auto loaded = load_cluster_file(arguments.cluster, context.err, changes_of(arguments.set));
   if (!loaded)
     return exit_refused;
@@ -434,7 +432,7 @@ int run(const run_arguments& arguments, command_context& context) {
   if (const int code = check_own_address(options, context.err); code != exit_done)
     return code;
   options.kernel = start_measuring(options);
-  const auto watch = watch_for_preemption(arguments.preemption, run, options);
+  const auto watch = watch_for_preemption(arguments.preemption, run, options, signals);
   std::optional<host_display> display;
   if (!arguments.log_to_stderr && arguments.swarm_processes == 0)
     display.emplace(*file, *host, run, context.out);

@@ -95,6 +95,13 @@ stop_signals::stop_signals(second_signal second) {
   });
 }
 
+void stop_signals::request_leave() {
+  if (stop_.stop_requested())
+    return;
+  terminated_.request_stop();
+  stop_.request_stop();
+}
+
 stop_signals::~stop_signals() {
   waiter_ = {};
   const sigset_t set = stop_set(); // before an open SIGHUP is as it was

@@ -25,6 +25,8 @@ public:
   std::stop_token token() const { return stop_.get_token(); }
   /// Requested after `token()`, by a second signal that hurries.
   std::stop_token hurried() const { return hurried_.get_token(); }
+  /// As a first SIGTERM, but counted as none: who takes a host back gives a notice and sends a signal, in either order.
+  void request_leave();
   /// Requested before `token()` where the first signal was SIGTERM or SIGHUP, which are meant for one process.
   std::stop_token terminated() const { return terminated_.get_token(); }
 

@@ -71,6 +71,25 @@ TEST(StopSignals, TakeSeveralAtOnceForOne) {
   EXPECT_TRUE(signals.terminated().stop_requested());
 }
 
+/// A provider gives a notice and sends a signal, in either order, or a second apart.
+TEST(StopSignalsDeathTest, TakeANoticeAndASigtermForOneRequest) {
+  for (const bool notice_first : {true, false})
+    EXPECT_EXIT(
+        {
+          stop_signals signals;
+          if (notice_first)
+            signals.request_leave();
+          kill(getpid(), SIGTERM);
+          while (!signals.token().stop_requested())
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          std::this_thread::sleep_for(std::chrono::milliseconds(600)); // what comes later is another
+          signals.request_leave();
+          std::this_thread::sleep_for(std::chrono::milliseconds(300));
+          _exit(signals.terminated().stop_requested() ? 7 : 8);
+        },
+        ::testing::ExitedWithCode(7), "");
+}
+
 /// Sends SIGINT again and again, each when the one before has had its effect, which it tells; one ends it.
 [[noreturn]] void interrupt(second_signal second) {
   const stop_signals signals(second);
