@@ -5,13 +5,15 @@
 #include "storage/atomic_file.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 #include <stop_token>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace dynamix::node {
@@ -55,8 +57,21 @@ std::optional<std::string> run_command(const std::stop_token& stop, const std::s
 } // namespace
 
 double seconds_of_notice(const std::string& text) {
-  const auto digit = text.find_first_of("0123456789");
-  return digit == std::string::npos ? 0 : std::clamp(std::strtod(text.c_str() + digit, nullptr), 0.0, seconds_most);
+  std::istringstream lines(text);
+  bool first = true;
+  for (std::string line; std::getline(lines, line); first = false) {
+    std::istringstream words(line);
+    std::string number;
+    std::string more;
+    words >> number >> more;
+    double seconds = 0;
+    const auto* end = number.data() + number.size();
+    if (const auto read = std::from_chars(number.data(), end, seconds, std::chars_format::fixed);
+        read.ec == std::errc() && (read.ptr == end || std::string_view(read.ptr, end) == "s") &&
+        (first || more.empty()))
+      return std::clamp(seconds, 0.0, seconds_most);
+  }
+  return 0;
 }
 
 preemption_watch::preemption_watch(std::string source, std::string scratch,

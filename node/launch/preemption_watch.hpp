@@ -12,7 +12,8 @@ struct preemption_notice {
   std::string source; ///< for a person
 };
 
-/// What a notice says: its first number is the seconds that it leaves, 0 to 86400; without one 0.
+/// The seconds that a notice leaves, 0 to 86400: the number that is its first word ("25 s"), or else a line by itself.
+/// 0 where there is none: the numbers in a provider's JSON are parts of a date.
 double seconds_of_notice(const std::string& text);
 
 /// Looks every second for a notice: `source` is a file that is there once it is given, or "command:COMMAND", which the

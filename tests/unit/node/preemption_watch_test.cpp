@@ -17,12 +17,23 @@
 namespace dynamix::node {
 namespace {
 
-TEST(PreemptionNotice, SaysInItsFirstNumberHowLongTheHostStays) {
+TEST(PreemptionNotice, SaysAtItsBeginningOrOnALineHowLongTheHostStays) {
   EXPECT_EQ(seconds_of_notice("120\n"), 120);
-  EXPECT_EQ(seconds_of_notice("{\"action\": \"terminate\", \"seconds\": 30.5}"), 30.5);
+  EXPECT_EQ(seconds_of_notice("30.5s"), 30.5);
+  EXPECT_EQ(seconds_of_notice("25 seconds are left"), 25);
+  EXPECT_EQ(seconds_of_notice("terminate\n 40 \n"), 40);
+  EXPECT_EQ(seconds_of_notice("in 40 s\n"), 0) << "it may be any number";
   EXPECT_EQ(seconds_of_notice("terminate"), 0) << "it does not say";
   EXPECT_EQ(seconds_of_notice(""), 0);
   EXPECT_EQ(seconds_of_notice("99999999999999999999"), 86400);
+  EXPECT_EQ(seconds_of_notice("-5"), 0);
+}
+
+/// AWS: `spot/instance-action` and, in its older form, `spot/termination-time`.
+TEST(PreemptionNotice, SaysNoSecondsInADate) {
+  EXPECT_EQ(seconds_of_notice("{\"action\": \"terminate\", \"time\": \"2026-11-28T08:22:00Z\"}"), 0);
+  EXPECT_EQ(seconds_of_notice("{\n\"action\": \"stop\",\n\"time\": \"2026-11-28T08:22:00Z\"\n}\n"), 0);
+  EXPECT_EQ(seconds_of_notice("2026-11-28T08:22:00Z\n"), 0);
 }
 
 class PreemptionWatch : public ::testing::Test {
