@@ -4,7 +4,6 @@
 #include "node/launch/launcher.hpp"
 
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 #include <fmt/core.h>
 #include <thread>
@@ -126,7 +125,7 @@ std::vector<std::string> fault_scripts::finish(std::chrono::seconds patience, co
   for (auto& each : entries_) {
     wait_for(each.process, deadline, hurry);
     if (each.process.running()) {
-      each.process.signal(SIGKILL);
+      each.process.kill_group();
       if (!hurry.stop_requested())
         complaints_.push_back(fmt::format("the script of {} did not end with training", each.worker));
     } else if (const auto exit = each.process.poll(); exit && !exit->well() && !each.seen_ended) {
@@ -152,6 +151,7 @@ std::string fault_scripts::run_check(const std::stop_token& hurry) {
     return problem;
   wait_for(check, clock::now() + check_patience, hurry);
   const auto exit = check.poll();
+  check.kill_group();
   if (exit && exit->well())
     return "";
   return fmt::format("the plan's check {}: {}", exit ? "ended with " + to_string(*exit) : "does not end",

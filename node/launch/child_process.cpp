@@ -163,6 +163,11 @@ std::optional<child_exit> child_process::poll() {
   return ended_;
 }
 
+void child_process::kill_group() {
+  if (running())
+    kill(-id_, SIGKILL);
+}
+
 void child_process::signal(int number) {
   if (!running())
     return;

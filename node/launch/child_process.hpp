@@ -63,6 +63,8 @@ public:
   std::optional<child_exit> poll();
   /// Does nothing once it has ended.
   void signal(int number);
+  /// SIGKILL, also to what it has started, unless that is in a group of its own. Does nothing once it has ended.
+  void kill_group();
 
 private:
   /// A pipe that holds `told`, whose other end is kept. Returns its end for the child; -1: errno says why not.

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <csignal>
 #include <filesystem>
 #include <optional>
 #include <sstream>
@@ -45,7 +44,7 @@ std::optional<std::string> run_command(const std::stop_token& stop, const std::s
   const auto deadline = std::chrono::steady_clock::now() + command_patience;
   while (child.running())
     if (std::chrono::steady_clock::now() > deadline || !sleep_for(stop, poll_interval)) {
-      ::kill(-child.id(), SIGKILL); // with what the shell has started
+      child.kill_group();
       std::filesystem::remove(scratch, ignored);
       return std::nullopt;
     }

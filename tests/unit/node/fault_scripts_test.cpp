@@ -122,5 +122,22 @@ TEST_F(FaultScripts, TellOfThoseThatDoNotEndWithTrainingAndOfWhatTheCheckFinds) 
   EXPECT_TRUE(wait_until([&] { return those.id("ada") == 0; }));
 }
 
+TEST_F(FaultScripts, LeaveNoProcessBehindThatTheyHaveStarted) {
+  auto& those = scripts("sh -c 'sleep 600 & echo $! > id.new; mv id.new id; wait'");
+  listen(0);
+  those.look(*hosts_, true, true);
+  ASSERT_TRUE(wait_until([&] { return !said("id").empty(); }));
+  const int id = std::stoi(said("id"));
+  EXPECT_THAT(those.finish(std::chrono::seconds(0), {}), ElementsAre("the script of ada did not end with training"));
+  const auto lives = [&] {
+    std::ifstream file(fmt::format("/proc/{}/stat", id));
+    const std::string state((std::istreambuf_iterator<char>(file)), {});
+    return !state.empty() && state.find(") Z ") == std::string::npos;
+  };
+  EXPECT_TRUE(wait_until([&] { return !lives(); }));
+  if (lives())
+    ::kill(id, SIGKILL);
+}
+
 } // namespace
 } // namespace dynamix::node
