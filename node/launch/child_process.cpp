@@ -78,12 +78,13 @@ std::string to_string(const child_exit& ended) {
 }
 
 child_process::child_process(child_process&& other) noexcept
-    : id_(std::exchange(other.id_, -1)), told_(std::exchange(other.told_, -1)),
+    : id_(std::exchange(other.id_, -1)), told_(std::exchange(other.told_, -1)), untold_(std::move(other.untold_)),
       ended_(std::exchange(other.ended_, std::nullopt)) {}
 
 child_process& child_process::operator=(child_process&& other) noexcept {
   std::swap(id_, other.id_);
   std::swap(told_, other.told_);
+  std::swap(untold_, other.untold_);
   std::swap(ended_, other.ended_);
   return *this;
 }
@@ -103,18 +104,25 @@ int child_process::open_input(const std::string& told) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     return -1;
-  const bool holds = fcntl(ends[1], F_SETPIPE_SZ, static_cast<int>(told.size() + 4096)) >= 0 &&
-                     write(ends[1], told.data(), told.size()) == static_cast<ssize_t>(told.size()) &&
-                     fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0; // a child that reads nothing must not hold this one up
-  if (holds) {
-    told_ = ends[1];
-    return ends[0];
+  // A child that reads nothing must not hold this one up, and pipes that hold all of it for hundreds of children are
+  // more than a user without privileges may have (pipe-user-pages-soft).
+  fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  told_ = ends[1];
+  untold_ = told;
+  tell();
+  return ends[0];
+}
+
+void child_process::tell() {
+  while (told_ >= 0 && !untold_.empty()) {
+    const auto written = write(told_, untold_.data(), untold_.size());
+    if (written > 0)
+      untold_.erase(0, static_cast<std::size_t>(written));
+    else if (errno == EAGAIN)
+      return;
+    else if (errno != EINTR)
+      untold_.clear(); // nobody reads it any more
   }
-  const int problem = errno;
-  close(ends[0]);
-  close(ends[1]);
-  errno = problem;
-  return -1;
 }
 
 std::string child_process::start(const child_options& options) {
@@ -157,6 +165,8 @@ std::string child_process::start(const child_options& options) {
 }
 
 std::optional<child_exit> child_process::poll() {
+  if (!ended_)
+    tell();
   int status = 0;
   if (id_ > 0 && !ended_ && waitpid(id_, &status, WNOHANG) == id_)
     ended_ = WIFSIGNALED(status) ? child_exit{true, WTERMSIG(status)} : child_exit{false, WEXITSTATUS(status)};
@@ -173,9 +183,13 @@ void child_process::signal(int number) {
     return;
   if (told_ < 0)
     return void(kill(id_, number));
-  dprintf(told_, "%s\n", sigabbrev_np(number));
-  if (number == SIGKILL)
-    close(std::exchange(told_, -1));
+  untold_ += std::string(sigabbrev_np(number)) + "\n";
+  tell();
+  if (number != SIGKILL)
+    return;
+  close(std::exchange(told_, -1));
+  if (!untold_.empty()) // it has not read yet what it is to begin with
+    kill(id_, SIGKILL);
 }
 
 } // namespace dynamix::node

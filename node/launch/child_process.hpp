@@ -30,7 +30,7 @@ struct child_options {
   std::string results = {}; ///< file that standard output alone is appended to; empty: `output` takes it too
   /// In place of `input`: what it reads first. Its standard input stays open then, and signals are written to it, a
   /// name without SIG a line, for a process that passes them on; behind KILL it ends, and what is sent afterwards is
-  /// for the process itself. At most 1 MiB.
+  /// for the process itself. What its pipe does not take at once goes on with each `poll`.
   std::optional<std::string> told = {};
 };
 
@@ -67,11 +67,14 @@ public:
   void kill_group();
 
 private:
-  /// A pipe that holds `told`, whose other end is kept. Returns its end for the child; -1: errno says why not.
+  /// A pipe for `told`, whose other end is kept. Returns its end for the child; -1: errno says why not.
   int open_input(const std::string& told);
+  /// As much as the pipe takes now.
+  void tell();
 
   pid_t id_ = -1;
-  int told_ = -1; ///< where it reads its signals; -1: they are sent
+  int told_ = -1;      ///< where it reads its signals; -1: they are sent
+  std::string untold_; ///< what the pipe had no room for yet
   std::optional<child_exit> ended_;
 };
 

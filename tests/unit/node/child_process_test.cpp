@@ -3,6 +3,7 @@
 #include "node/launch/stop_signals.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/temporary_directory.hpp"
+#include "tests/wait_until.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@
 #include <filesystem>
 #include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
 
 namespace dynamix::node {
 namespace {
@@ -125,6 +127,41 @@ TEST(ChildProcess, DoesNotOutliveItsOwner) {
     id = process.id();
   }
   EXPECT_EQ(kill(id, 0), -1);
+}
+
+/// More than the pipe of a user without privileges may hold.
+TEST(ChildProcess, IsToldMoreThanAPipeHoldsAndItsSignalsBehindIt) {
+  const temporary_directory directory;
+  std::filesystem::permissions(directory.path(), std::filesystem::perms::all);
+  const std::string log = directory.path() + "/log";
+  const std::string text = std::string(3U << 20, 'x') + "\n";
+  auto options = shell("cat", log);
+  options.told = text;
+  const bool is_root = ::geteuid() == 0;
+  ASSERT_EQ(is_root ? ::seteuid(65534) : 0, 0);
+  child_process process;
+  const auto problem = process.start(options);
+  ASSERT_EQ(is_root ? ::seteuid(0) : 0, 0);
+  ASSERT_EQ(problem, "");
+  process.signal(SIGUSR1);
+  std::string said;
+  EXPECT_TRUE(wait_until([&] {
+    EXPECT_TRUE(process.running());
+    return storage::read_file(log, 8U << 20, said) == "" && said.size() == text.size() + 5;
+  }));
+  EXPECT_TRUE(said == text + "USR1\n");
+  process.signal(SIGKILL); // it ends at the end of what it reads
+  wait_for_end(process);
+}
+
+TEST(ChildProcess, IsKilledWhereItHasNotReadWhatItIsToBeginWith) {
+  const temporary_directory directory;
+  auto options = shell("exec sleep 60", directory.path() + "/log");
+  options.told = std::string(1U << 20, 'x');
+  child_process process;
+  ASSERT_EQ(process.start(options), "");
+  process.signal(SIGKILL);
+  EXPECT_EQ(wait_for_end(process).number, SIGKILL);
 }
 
 TEST(ChildProcess, SaysWhyItCannotStart) {
