@@ -80,7 +80,7 @@ cluster::cluster_file file_of_run(const launch_options& options) {
 ///   training -> failing   a host has died before training began, or the last worker was given up; the others end
 ///   training -> stopping  a stop was asked for, and passed on
 ///   training -> finishing a worker has ended well: nobody is started again
-///            -> ending    all workers have ended; the arbitrator has the last word
+///            -> ending    all workers have ended; the arbitrator has the last word, for as long as guests train
 ///   each of these, when its time is over -> terminated -> killed
 class launched_run {
 public:
@@ -133,7 +133,7 @@ private:
       page_told_ = true;
       output_.print(options_.page);
     }
-    const bool training = processes_.any_running(true) || processes_.restart_pending(true);
+    const bool training = anybody_trains();
     if (!training && (phase_ == phase::training || phase_ == phase::finishing))
       enter(phase::ending, milliseconds(3 * timeouts_.shutdown_timeout_ms));
     if (phase_ != phase::training && std::chrono::steady_clock::now() > deadline_)
@@ -186,6 +186,22 @@ private:
         processes_.signal(name, ask ? SIGTERM : SIGKILL);
       }
     enter(ask ? phase::terminated : phase::killed, milliseconds(timeouts_.shutdown_timeout_ms));
+  }
+
+  /// Workers of the file, or others that have joined its open cluster, as long as there is an arbitrator to go on with.
+  bool anybody_trains() {
+    return processes_.any_running(true) || processes_.restart_pending(true) ||
+           (phase_ == phase::training && begun_ && guests_train() && arbitrator_goes_on());
+  }
+  bool guests_train() const {
+    return std::ranges::any_of(run_.workers(), [this](const auto& worker) {
+      return options_.file.find(cluster::host_of(worker.name)) == nullptr &&
+             worker.state == ledger::worker_state::training;
+    });
+  }
+  /// It runs, or is started again.
+  bool arbitrator_goes_on() const {
+    return processes_.any_running(false) || processes_.restart_pending(false);
   }
 
   bool for_clients() const { return options_.file.training.trainer == cluster::trainer_kind::client; }
@@ -311,7 +327,7 @@ private:
   void give_up(const std::string& host, const std::string& died, const std::string& how) {
     died_at_seconds_.erase(host);
     outcome_.given_up.insert(host);
-    const bool rest = processes_.any_running(true) || processes_.restart_pending(true);
+    const bool rest = anybody_trains();
     const std::string text = died + " too often and is given up; " +
                              (arbitrator_gone_ && !is_worker(host) ? "training goes on with the last batch sizes"
                                                                    : "the run goes on without it");

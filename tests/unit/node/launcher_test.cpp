@@ -158,6 +158,39 @@ TEST_F(LauncherLeftByOne, TellsItAlsoWhenItsProcessOutlivesTheTraining) {
   EXPECT_THAT(printed_.str(), HasSubstr("ben has left: its process was asked to end (SIGTERM); the others have come"));
 }
 
+/// The listed workers leave in order; ada runs on, and can be stopped as ever.
+TEST_F(Launcher, LeavesTheLastWordToTheArbitratorWhileGuestsTrain) {
+  file_.membership = cluster::membership_kind::open;
+  file_.workers_max = 4;
+  auto said = farewell(1);
+  said.succeeded = false;
+  said.reason = "left: its host was asked to end, after step 20";
+  for (const char* name : {"ben", "cy"}) {
+    said.host = name;
+    ASSERT_EQ(storage::write_file_atomically(run_.worker(name), ledger::to_json(said, {})), "");
+  }
+  ledger::window window{.key = {1, 4}, .generation = 2, .policy_version = 1, .decided = false};
+  window.workers = {worker(report(2, 4, 64), {}, 64)};
+  window.workers.front().report.host = "guest";
+  ASSERT_EQ(storage::write_file_atomically(directory_.path() + "/guest", ledger::to_json_line({8, window}) + "\n"), "");
+  std::stop_source stop;
+  const std::jthread stopper([&](const std::stop_token& done) {
+    while (!done.stop_requested() && !std::filesystem::exists(directory_.path() + "/alone"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    stop.request_stop();
+  });
+  const auto outcome =
+      launch_with(begin + "echo $$ > $ran/$name.new; mv $ran/$name.new $ran/$name.pid\n"
+                          "if [ $name != ada ]; then until [ -e $ran/told ]; do sleep 0.05; done; exit 0; fi\n"
+                          "trap 'touch $ran/asked; exit 0' INT; cat $ran/guest >> $ledger; touch $ran/told\n"
+                          "for other in ben cy; do until [ -s $ran/$other.pid ]; do sleep 0.05; done\n"
+                          "while [ -d /proc/$(cat $ran/$other.pid) ]; do sleep 0.05; done; done\n"
+                          "sleep 0.5; touch $ran/alone; while :; do sleep 0.05; done",
+                  stop.get_token());
+  EXPECT_THAT(outcome.warnings, IsEmpty());
+  EXPECT_TRUE(std::filesystem::exists(directory_.path() + "/asked")) << "it was terminated";
+}
+
 TEST_F(Launcher, GivesAWorkerUpThatDiesTooOftenAndGoesOnWithTheRest) {
   const auto outcome =
       launch_with(begin + "if [ $name = ben ]; then echo $$ > $ran/ben.pid; echo out of memory; exit 7; fi\n"
