@@ -66,19 +66,17 @@ actors::restart_plan host_processes::failed(const std::string& host, double now_
   return plan;
 }
 
-std::vector<std::string> host_processes::start_due(double now_seconds, std::vector<std::string>& problems) {
-  std::vector<std::string> started;
+std::vector<failed_start> host_processes::start_due(double now_seconds) {
+  std::vector<failed_start> failures;
   for (auto& each : entries_) {
     if (each.held || !each.restart_at_seconds || *each.restart_at_seconds > now_seconds)
       continue;
-    if (const auto problem = start(each, each.starts > 0); problem.empty()) {
-      started.push_back(each.host->name);
-    } else {
-      const auto plan = failed(each.host->name, now_seconds, problem);
-      problems.push_back(plan.reason);
+    if (auto problem = start(each, each.starts > 0); !problem.empty()) {
+      auto plan = failed(each.host->name, now_seconds, problem);
+      failures.push_back({each.host->name, std::move(problem), std::move(plan)});
     }
   }
-  return started;
+  return failures;
 }
 
 void host_processes::cancel_restarts() {

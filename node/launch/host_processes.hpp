@@ -23,6 +23,13 @@ struct host_end {
   child_exit exit;
 };
 
+/// A host's process that could not be started again, which counts as failed.
+struct failed_start {
+  std::string host;
+  std::string cause;
+  actors::restart_plan plan; ///< as `host_processes::failed` makes it
+};
+
 /// Restarts are counted a host: as many within a period as the rules allow, with a delay that doubles and jitters; one
 /// more failure gives the host up. All times are seconds of one monotonic clock of the caller's. Used from one thread:
 /// a child ends with the thread that started it.
@@ -42,9 +49,8 @@ public:
   std::vector<host_end> reap();
   /// The host's process failed: it is started again after the plan's delay, unless the plan says to give it up.
   actors::restart_plan failed(const std::string& host, double now_seconds, const std::string& cause);
-  /// Starts whoever's delay is over. Returns those that were started, and in `problems` why one could not be; that one
-  /// counts as failed.
-  std::vector<std::string> start_due(double now_seconds, std::vector<std::string>& problems);
+  /// Starts whoever's delay is over. Returns those that could not be started.
+  std::vector<failed_start> start_due(double now_seconds);
   /// One that has ended in order, or is to come now, is started as soon as it is not held down.
   void start_again(const std::string& host) { entry_of(host).restart_at_seconds = 0; }
   /// A host that is held down is not started again until it is released; one that runs goes on.

@@ -345,10 +345,11 @@ private:
   }
 
   void restart() {
-    std::vector<std::string> problems;
-    processes_.start_due(now_seconds(), problems);
-    for (const auto& problem : problems)
-      output_.problem("warning: " + problem);
+    for (const auto& one : processes_.start_due(now_seconds()))
+      if (one.plan.escalate)
+        give_up(one.host, one.host + " could not be started (" + one.cause + ")", one.cause);
+      else
+        output_.problem("warning: " + one.plan.reason);
   }
 
   /// A host that died is back when the ledger says so; an arbitrator when it begins to write again.

@@ -18,6 +18,7 @@ namespace dynamix::node {
 namespace {
 
 using namespace testing;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -202,6 +203,25 @@ TEST_F(Launcher, GivesAWorkerUpThatDiesTooOftenAndGoesOnWithTheRest) {
   EXPECT_THAT(outcome.warnings,
               ElementsAre("ben died (exit code 7) too often and is given up; the run goes on without it"));
   EXPECT_THAT(printed_.str(), HasSubstr("restarting (5 of 5 within 30 s)"));
+}
+
+TEST_F(Launcher, GivesAWorkerUpThatCannotBeStartedAgain) {
+  struct : launch_observer { // else the others would have to guess when
+    void look(host_processes& hosts, const std::vector<ledger::row>& /*rows*/, bool /*training*/) override {
+      given_up = given_up || hosts.given_up("ben");
+    }
+    std::string ended(const host_end& /*end*/) override { return ""; }
+    bool over() const override { return given_up; }
+    bool given_up = false;
+  } observer;
+  observer_ = &observer;
+  const auto outcome =
+      launch_with("trap 'exit 0' INT\n" + begin + "if [ $name = ben ]; then rm " + run_.log("ben") + "; mkdir " +
+                  run_.log("ben") + "; exit 7; fi\nwhile :; do sleep 0.05; done");
+  EXPECT_TRUE(outcome.succeeded) << outcome.error;
+  EXPECT_THAT(outcome.given_up, ElementsAre("ben"));
+  EXPECT_THAT(outcome.warnings, ElementsAre(AllOf(HasSubstr("ben could not be started (cannot open "),
+                                                  HasSubstr(" too often and is given up; the run goes on"))));
 }
 
 TEST_F(Launcher, EndsWhenTheLastWorkerIsGivenUp) {
