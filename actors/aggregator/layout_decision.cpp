@@ -23,8 +23,16 @@ std::uint32_t shard_of(const tree_view& view, std::uint32_t rank) {
   return serves(view.layout, view.at[rank]) ? view.at[rank] : 0;
 }
 
+/// Whether a worker would come through the same child of the root at both shards. The root knows a worker by that child
+/// alone: it would take it to be in its new place already, and send it nowhere.
+bool come_one_way(const tree_view& view, std::uint32_t one, std::uint32_t other) {
+  return one != other && one != 0 && child_above(view.plan, one) == child_above(view.plan, other);
+}
+
 bool may_all_go(const tree_view& view, const std::vector<std::uint32_t>& ranks, std::uint32_t shard) {
-  return std::ranges::all_of(ranks, [&](auto rank) { return view.plan.may_go(rank, shard); });
+  return std::ranges::all_of(ranks, [&](auto rank) {
+    return view.plan.may_go(rank, shard) && !come_one_way(view, shard_of(view, rank), shard);
+  });
 }
 
 machines machines_of(const tree_view& view, std::uint32_t shard) {
@@ -92,6 +100,8 @@ layout_change add(const tree_view& view, const std::string& host) {
     const auto largest = std::ranges::max_element(counts, {}, [](const auto& one) { return one.second; });
     auto& there = of[largest->first];
     auto chosen = there.find(host);
+    if (chosen != there.end() && !may_all_go(view, chosen->second, node))
+      chosen = there.end();
     if (chosen == there.end()) // not that of the host which holds the shard
       for (auto one = there.begin(); one != there.end(); ++one)
         if (one->first != view.plan.nodes[largest->first].host && may_all_go(view, one->second, node))
@@ -128,7 +138,10 @@ layout_change drain(const tree_view& view, const std::string& host) {
       if (may_all_go(view, ranks, one->first) && (least == counts.end() || one->second < least->second))
         least = one;
     if (least == counts.end())
-      return {{}, fmt::format("no other shard is there that host {} may go to: add another first", machine)};
+      return {{}, fmt::format("no other shard is there that host {} may go to{}: add another first", machine,
+                              view.plan.nodes[node].parent == 0
+                                  ? ""
+                                  : ", since those below the same arbitrator cannot take its workers")};
     for (const auto rank : ranks)
       layout.homes[rank] = least->first;
     least->second += static_cast<std::uint32_t>(ranks.size());
@@ -148,6 +161,10 @@ layout_change move(const tree_view& view, const std::string& host, const std::st
     return {{}, std::move(reason)};
   const auto from = static_cast<std::uint32_t>(view.plan.find(host));
   const auto node = static_cast<std::uint32_t>(view.plan.find(to));
+  if (come_one_way(view, from, node))
+    return {{}, fmt::format("the shards of hosts {} and {} are both below host {}'s arbitrator, where workers cannot "
+                            "be sent from one to the other; move them to a shard right below the root",
+                            host, to, view.plan.nodes[child_above(view.plan, node)].host)};
   auto layout = view.layout;
   std::size_t moved = 0;
   for (const auto& [machine, ranks] : machines_of(view, from)) {

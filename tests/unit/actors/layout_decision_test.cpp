@@ -37,6 +37,12 @@ protected:
     return {
         .plan = plan, .layout = layout, .machines = machines, .at = at, .here = here, .fanout = file.arbitrator.fanout};
   }
+  void set_serving(std::uint32_t node, bool takes) {
+    std::erase(layout.serving, node);
+    if (takes)
+      layout.serving.push_back(node);
+    std::ranges::sort(layout.serving);
+  }
   layout_change decide(const std::string& line) const { return decide_layout(*read_command(line), view()); }
   std::string take(const std::string& line) {
     auto change = decide(line);
@@ -117,6 +123,30 @@ TEST_F(LayoutDecision, RefusesHostsThatCannotHoldAShard) {
     if (one.level == 1 && !one.is_shard()) {
       EXPECT_THAT(take("drain " + one.host), HasSubstr("holds an arbitrator above shards"));
     }
+}
+
+/// The root sees which of its children a worker comes through, and would send nobody from one of these to the other.
+TEST_F(LayoutDecision, SendsNobodyFromOneShardToAnotherBelowTheSameArbitrator) {
+  make(12, 3);
+  std::vector<std::uint32_t> below;
+  for (std::uint32_t one = 1; one < plan.nodes.size() && below.size() < 2; ++one)
+    if (plan.nodes[one].is_shard() && plan.nodes[one].parent != 0 &&
+        (below.empty() || plan.nodes[below.front()].parent == plan.nodes[one].parent))
+      below.push_back(one);
+  ASSERT_EQ(below.size(), 2U);
+  const auto from = plan.nodes[below[0]].host;
+  const auto to = plan.nodes[below[1]].host;
+  EXPECT_FALSE(decide("drain " + from).layout);
+  EXPECT_THAT(take("drain " + from), HasSubstr("since those below the same arbitrator cannot take its workers"));
+  set_serving(below[1], false);
+  EXPECT_FALSE(decide("move " + from + " " + to).layout);
+  EXPECT_THAT(take("move " + from + " " + to), HasSubstr("workers cannot be sent from one to the other"));
+  for (std::uint32_t rank = 0; rank < layout.homes.size(); ++rank) // as those that came while it was away
+    if (layout.homes[rank] == below[1])
+      layout.homes[rank] = below[0];
+  const auto homes_then = homes();
+  take("add " + to);
+  EXPECT_EQ(homes(), homes_then) << "also not those of its own host";
 }
 
 TEST_F(LayoutDecision, MovesAllWorkersOfAHostTogether) {
