@@ -70,12 +70,25 @@ std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file
   return errors;
 }
 
+namespace {
+
+/// The hosts started here read it: also the values in which files of one cluster may differ, as a resumed run changes
+/// them.
+std::string write_resolved(const run_directory& run, const cluster::cluster_file& file) {
+  const auto before = cluster::read_cluster_file(run.cluster_file());
+  return before.errors.empty() && cluster::to_toml(before.file) == cluster::to_toml(file)
+             ? ""
+             : write_cluster_copy(run, file);
+}
+
+} // namespace
+
 std::string prepare_directory(const run_directory& run, const cluster::cluster_file& file) {
   std::string problem = run.create();
   if (problem.empty())
     problem = lock_run(run);
   if (problem.empty())
-    problem = keep_cluster_copy(run, file);
+    problem = write_resolved(run, file);
   if (!problem.empty())
     return problem;
   for (const auto* member : file.members()) {

@@ -90,6 +90,19 @@ TEST_F(RunLock, LetsNobodyPrepareARunThatAnotherRuns) {
   kill_and_wait(holder);
 }
 
+/// Values in which copies of a cluster's file may differ: the hosts of a resumed run read them there.
+TEST_F(RunLock, PreparesARunWithAllThatTheLauncherResolved) {
+  auto file = pair_file();
+  ASSERT_EQ(write_cluster_copy(run_, file), "");
+  file.run.keep_ledger_mb += 7;
+  file.hosts.front().preemption = "/run/notice";
+  ASSERT_EQ(prepare_directory(run_, file), "");
+  const auto kept = cluster::read_cluster_file(run_.cluster_file());
+  EXPECT_EQ(kept.file.run.keep_ledger_mb, file.run.keep_ledger_mb);
+  EXPECT_EQ(kept.file.hosts.front().preemption, "/run/notice");
+  unlock_run(run_);
+}
+
 TEST_F(RunLock, GoesWithTheKeysWhateverEndsTheProcess) {
   const auto holder = another([this] {
     static run_key_guard guard;
