@@ -16,6 +16,8 @@
 #include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <string_view>
+#include <vector>
 
 namespace dynamix::node {
 namespace {
@@ -78,13 +80,31 @@ private:
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-/// Whether it may be removed: it has a cluster file or, where a process was killed at once, nothing but a part of one.
+/// Whether it may be removed: it has a cluster file or, where a process was killed at once, nothing but what is there
+/// before one.
 bool holds_a_run(const run_directory& run) {
+  static constexpr std::string_view made_before[] = {"logs", "workers", "checkpoints", "run.lock"};
   const auto begun = std::filesystem::path(run.cluster_file()).filename().string();
   return std::filesystem::exists(run.cluster_file()) ||
          std::ranges::all_of(std::filesystem::directory_iterator(run.path()), [&](const auto& entry) {
-           return storage::name_of_unfinished(entry.path().filename().string()) == begun;
+           const auto name = entry.path().filename().string();
+           const bool made = std::ranges::find(made_before, name) != std::end(made_before);
+           return storage::name_of_unfinished(name) == begun ||
+                  (made && (name == "run.lock" || std::filesystem::is_empty(entry.path())));
          });
+}
+
+/// The cluster file last: where a process is killed meanwhile, it tells what the rest is.
+void remove_run(const run_directory& run) {
+  if (!run.exists())
+    return;
+  std::vector<std::filesystem::path> others;
+  for (const auto& entry : std::filesystem::directory_iterator(run.path()))
+    if (entry.path() != run.cluster_file())
+      others.push_back(entry.path());
+  for (const auto& each : others)
+    std::filesystem::remove_all(each);
+  std::filesystem::remove_all(run.path());
 }
 
 } // namespace
@@ -130,7 +150,7 @@ std::string comparison_runner::run(const std::vector<planned_run>& plans) {
   if (auto problem = survey(plans, missing); !problem.empty())
     return problem;
   for (const auto* plan : missing)
-    std::filesystem::remove_all(plan->directory);
+    remove_run(run_directory(plan->directory));
   if (options_.simulated)
     run_simulated(missing);
   else
@@ -225,7 +245,7 @@ std::optional<run_outcome> comparison_runner::train_episodes(const planned_run& 
       std::filesystem::rename(newest, learned);
       file.arbitrator.policy_file = learned;
     } // else the episode was too short for an update
-    std::filesystem::remove_all(plan.directory);
+    remove_run(run_directory(plan.directory));
     file.seed = simulator::random_stream(plan.file.seed, 0, rewards.size()).next() >> 11U; // a file's are below 2^53
     made = train_one(plan, file, succeeded);
   }

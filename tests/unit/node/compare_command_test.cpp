@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <unistd.h>
 
 namespace dynamix::node {
 namespace {
@@ -59,6 +60,36 @@ TEST_F(CompareCommand, GoesOnWhereARunWasKilledWhileItsFirstFileWasWritten) {
   const auto said = compare({"--policies", "static", "--seeds", "1"});
   EXPECT_THAT(said.err, HasSubstr("is not a run of a comparison; choose another --out"));
   EXPECT_EQ(read(begun + "/thesis.tex"), "mine");
+}
+
+TEST_F(CompareCommand, GoesOnWhereARunWasKilledBeforeItsFirstFile) {
+  const auto begun = out() + "/straggler-8/static-seed-1";
+  std::filesystem::create_directories(begun + "/logs");
+  std::filesystem::create_directories(begun + "/workers");
+  ASSERT_EQ(storage::write_file_atomically(begun + "/run.lock", std::string("1")), "");
+  EXPECT_EQ(compare({"--policies", "static", "--seeds", "1"}).code, exit_done);
+  std::filesystem::remove_all(begun);
+  std::filesystem::create_directories(begun + "/logs");
+  ASSERT_EQ(storage::write_file_atomically(begun + "/logs/mine", std::string("mine")), "");
+  EXPECT_EQ(compare({"--policies", "static", "--seeds", "1"}).code, exit_refused);
+  EXPECT_EQ(read(begun + "/logs/mine"), "mine");
+}
+
+/// What breaks off the removal here is a directory that may not be changed; a process that is killed leaves the same.
+TEST_F(CompareCommand, RemovesARunsClusterFileLast) {
+  ASSERT_EQ(compare({"--policies", "static", "--seeds", "1"}).code, exit_done);
+  const auto run = out() + "/straggler-8/static-seed-1";
+  std::filesystem::create_directories(run + "/kept/inner");
+  std::filesystem::permissions(run + "/kept", std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+  for (const auto& path : {directory_.path(), out(), out() + "/straggler-8", run})
+    std::filesystem::permissions(path, std::filesystem::perms::all);
+  const bool is_root = ::geteuid() == 0;
+  ASSERT_EQ(is_root ? ::seteuid(65534) : 0, 0);
+  const auto said = compare({"--policies", "static", "--seeds", "1", "--set", "batch.initial=40"});
+  ASSERT_EQ(is_root ? ::seteuid(0) : 0, 0);
+  EXPECT_NE(said.code, exit_done);
+  EXPECT_TRUE(std::filesystem::exists(run + "/cluster.toml"));
+  std::filesystem::permissions(run + "/kept", std::filesystem::perms::all);
 }
 
 TEST_F(CompareCommand, RunsPoliciesAndSeedsAndMakesATableAndAPage) {
