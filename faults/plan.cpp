@@ -143,17 +143,23 @@ plan_result parse(settings::toml_reader reader) {
   return result;
 }
 
+constexpr auto no_worker = "; no host of the cluster file has the role \"worker\"";
+
 /// Whether a target's name is a role or a rank; `bad` says what is wrong with a rank.
 bool is_role(const std::string& target, const cluster::cluster_file& file, std::string& bad) {
   static constexpr std::string_view roles[] = {"worker", "workers", "arbitrator", "arbitrators", "leader", "random"};
-  if (std::ranges::find(roles, target) != std::end(roles))
+  if (std::ranges::find(roles, target) != std::end(roles)) {
+    if (target.starts_with("worker") && file.workers().empty())
+      bad = no_worker;
     return true;
+  }
   if (!target.starts_with("rank:"))
     return false;
   std::uint32_t rank = 0;
   const auto* end = target.data() + target.size();
-  if (std::from_chars(target.data() + 5, end, rank).ptr != end || target.size() == 5 || rank >= file.workers().size())
-    bad = fmt::format("; ranks are 0 to {}", file.workers().size() - 1);
+  const auto workers = file.workers().size();
+  if (std::from_chars(target.data() + 5, end, rank).ptr != end || target.size() == 5 || rank >= workers)
+    bad = workers == 0 ? no_worker : fmt::format("; ranks are 0 to {}", workers - 1);
   return true;
 }
 

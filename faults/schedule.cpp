@@ -119,7 +119,7 @@ std::vector<std::string> schedule::resolve(rule_state& of, const std::string& le
     } else {
       std::size_t rank = 0; // "rank:N", which check_targets has seen
       std::from_chars(target.data() + 5, target.data() + target.size(), rank);
-      hit = {workers.at(rank)};
+      hit = {cluster::host_of(file_.workers().at(rank)->name)}; // a host may have several workers
     }
     for (auto& host : hit)
       if (std::ranges::find(chosen, host) == chosen.end())

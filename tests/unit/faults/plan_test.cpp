@@ -120,6 +120,21 @@ TEST(Plan, NamesTargetsThatTheClusterDoesNotHave) {
                                     HasSubstr("p.toml:3:10: fault.target is \"rank:3\"; ranks are 0 to 2")));
 }
 
+/// All workers of an open cluster may be hosts that join.
+TEST(Plan, RefusesWorkersWhereTheClusterFileHasNone) {
+  auto file = testing::small_cluster();
+  std::erase_if(file.hosts, [](const auto& host) { return host.name != "hub"; });
+  const auto read = parse_plan_text("[[fault]]\nkind = \"kill\"\nat_step = 1\n"
+                                    "target = [\"worker\", \"workers\", \"rank:0\", \"random\", \"arbitrator\"]\n",
+                                    "p.toml");
+  ASSERT_THAT(read.errors, IsEmpty());
+  std::vector<std::string> messages;
+  for (const auto& error : check_targets(read.plan, file))
+    messages.push_back(error.message);
+  EXPECT_THAT(messages, ElementsAre(HasSubstr("\"worker\"; no host of the cluster file has"),
+                                    HasSubstr("\"workers\"; no host"), HasSubstr("\"rank:0\"; no host")));
+}
+
 const std::string joining =
     "[plan]\ncompare = false\n[[fault]]\nkind = \"join\"\ntarget = \"guest\"\nworkers = 2\nat_step = 1\n"
     "[[fault]]\nkind = \"leave\"\ntarget = \"guest\"\nat_step = 2\n";

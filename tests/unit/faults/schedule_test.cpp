@@ -56,6 +56,21 @@ TEST(Schedule, BeginsAtATimeAStepOrAWindowAndEndsAfterTheDuration) {
               ElementsAre("0.5 kill w1", "0.6 end 1", "1.2 hang w2", "2.0 kill hub", "2.2 end 2", "2.5 end 3"));
 }
 
+TEST(Schedule, HitsTheHostOfARankWhereHostsHaveSeveralWorkers) {
+  auto file = testing::small_cluster();
+  for (auto& host : file.hosts)
+    if (host.name != "hub") {
+      host.workers = 2;
+      host.slots = cluster::make_slots(host);
+    }
+  const auto plan = plan_of("[[fault]]\nkind = \"kill\"\ntarget = [\"rank:1\", \"rank:5\"]\nat_seconds = 0\n");
+  ASSERT_THAT(check_targets(plan, file), IsEmpty());
+  schedule planned(plan, file);
+  const auto changes = planned.at({.seconds = 0, .step = 0, .window = 0, .leader = "hub", .busy = false});
+  ASSERT_EQ(changes.begin.size(), 1U);
+  EXPECT_THAT(changes.begin.front().hosts, ElementsAre("w0", "w2"));
+}
+
 TEST(Schedule, Repeats) {
   EXPECT_THAT(story(plan_of("[plan]\nsettle_seconds = 0\n[[fault]]\nkind = \"kill\"\ntarget = \"workers\"\n"
                             "at_seconds = 1\nevery_seconds = 1.5\nrepeat = 3\n"),
