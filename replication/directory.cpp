@@ -151,4 +151,17 @@ std::string check_room(const std::string& path) {
   return code == 0 ? "" : failure(fmt::format("allocate {} MiB in", room_bytes >> 20), path, code);
 }
 
+std::string check_access(const std::string& path) {
+  std::error_code code;
+  for (fs::directory_iterator entry(path, code), end; !code && entry != end; entry.increment(code)) {
+    if (!entry->is_regular_file(code))
+      continue;
+    const int file = ::open(entry->path().c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0)
+      return failure("open", entry->path(), errno);
+    ::close(file);
+  }
+  return code ? failure("read", path, code.value()) : "";
+}
+
 } // namespace dynamix::replication

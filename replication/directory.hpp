@@ -29,5 +29,7 @@ std::string forget_promise(const std::string& path);
 std::string move_aside(const std::string& path, std::string& moved_to);
 /// Whether the file system takes what libraft needs to go on: three segments.
 std::string check_room(const std::string& path);
+/// Whether this process may open all files in it: what it may not read is not damaged.
+std::string check_access(const std::string& path);
 
 } // namespace dynamix::replication

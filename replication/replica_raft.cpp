@@ -5,12 +5,21 @@
 
 #include <algorithm>
 #include <fmt/core.h>
+#include <initializer_list>
+#include <string_view>
 #include <utility>
+#include <uv.h>
 
 namespace dynamix::replication {
 namespace {
 
 constexpr unsigned move_aside_max = 3;
+
+/// Whether libraft's text says that the system gave it nothing to read.
+bool tells_refusal(std::string_view text) {
+  return std::ranges::any_of(std::initializer_list<int>{UV_EACCES, UV_EPERM, UV_EMFILE, UV_ENFILE, UV_ENOMEM},
+                             [&](int code) { return text.find(::uv_strerror(code)) != std::string_view::npos; });
+}
 
 } // namespace
 
@@ -150,11 +159,13 @@ replica_core::failure replica_core::explain(int code) const {
   const auto& instance = *instance_;
   if (!instance.connections.listen_error().empty())
     return {instance.connections.listen_error()};
-  auto room = check_room(options_.directory);
-  if (!room.empty())
-    return {std::move(room)};
+  auto refused = check_room(options_.directory);
+  if (refused.empty())
+    refused = check_access(options_.directory);
+  if (!refused.empty())
+    return {std::move(refused)};
   const auto* text = initialised_ ? instance.consensus.errmsg : "";
-  const bool damaged = code == RAFT_CORRUPT || code == RAFT_MALFORMED || code == RAFT_IOERR;
+  const bool damaged = code == RAFT_CORRUPT || code == RAFT_MALFORMED || (code == RAFT_IOERR && !tells_refusal(text));
   return {std::string(::raft_strerror(code)) + (*text != '\0' ? std::string(", ") + text : ""), damaged};
 }
 

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <unistd.h>
 
 namespace dynamix::replication {
 namespace {
@@ -88,6 +89,20 @@ TEST_F(DirectoryTest, SaysWhatTheFileSystemSays) {
   std::ofstream(path) << "a file";
   EXPECT_NE(prepare_directory(path, false).error, "");
   EXPECT_THAT(check_room(path), HasSubstr("cannot write in"));
+}
+
+TEST_F(DirectoryTest, SaysWhichFileCannotBeOpened) {
+  fs::create_directories(path);
+  std::ofstream(path + "/0000000000000001-0000000000000002") << "entries";
+  EXPECT_EQ(check_access(path), "");
+  fs::permissions(path + "/0000000000000001-0000000000000002", fs::perms::none);
+  const bool is_root = ::geteuid() == 0; // who may open everything
+  fs::permissions(path, fs::perms::all);
+  fs::permissions(fs::path(path).parent_path(), fs::perms::all);
+  ASSERT_EQ(is_root ? ::seteuid(65534) : 0, 0);
+  const auto said = check_access(path);
+  ASSERT_EQ(is_root ? ::seteuid(0) : 0, 0);
+  EXPECT_EQ(said, "cannot open " + path + "/0000000000000001-0000000000000002: Permission denied");
 }
 
 TEST_F(DirectoryTest, SaysWhichFileCannotBeLookedAt) {
