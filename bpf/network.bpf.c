@@ -224,8 +224,9 @@ int watch_connection(struct bpf_sock_ops* socket) {
   case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
   case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
   case BPF_SOCK_OPS_TCP_CONNECT_CB:
-    bpf_sock_ops_cb_flags_set(socket,
-                              BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_RETRANS_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG);
+    // Other programs of the group, or of one above, have set theirs.
+    bpf_sock_ops_cb_flags_set(socket, socket->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTT_CB_FLAG |
+                                          BPF_SOCK_OPS_RETRANS_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG);
     break;
   default:
     break;
