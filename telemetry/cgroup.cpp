@@ -2,6 +2,7 @@
 
 #include "telemetry/small_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -49,25 +50,36 @@ std::vector<mounted> cgroup_mounts(const std::string& text) {
   return found;
 }
 
-/// Where the group `path` of a hierarchy is seen.
+bool is_below(const std::string& path, const std::string& root) {
+  return path == root || path.starts_with(root + "/");
+}
+
+/// Whether the group `path` of a hierarchy is seen there: of a part of it, what lies above is not, nor what lies
+/// outside of the process's own namespace ("/../job").
+bool sees(const mounted& mount, const std::string& path) {
+  return !is_below(path, "/..") && (mount.root == "/" || mount.root.empty() || is_below(path, mount.root));
+}
+
+/// Where the group is seen, or else what is.
 std::string place(const mounted& mount, const std::string& path) {
-  if (mount.root == "/" || mount.root.empty())
-    return mount.point + (path == "/" ? "" : path);
-  // A part of the hierarchy: what lies above cannot be seen.
-  if (path == mount.root)
+  if (!sees(mount, path) || path == "/")
     return mount.point;
-  return path.starts_with(mount.root + "/") ? mount.point + path.substr(mount.root.size()) : mount.point;
+  return mount.point + (mount.root == "/" ? path : path.substr(mount.root.size()));
 }
 
 void find_in(const std::string& path, const std::string& controllers, const std::vector<mounted>& mounts,
              cgroup_places& found) {
-  for (const auto& mount : mounts) {
+  // The newest mount hides others at its place; one that does not see the group is the last resort.
+  auto ordered = mounts;
+  std::stable_partition(ordered.begin(), ordered.end(), [&](const auto& mount) { return !sees(mount, path); });
+  for (const auto& mount : ordered) {
     const bool unified = mount.type == "cgroup2";
     if (unified != controllers.empty())
       continue;
     if (unified) {
       found.unified = place(mount, path);
       found.unified_mount = mount.point;
+      found.unified_seen = sees(mount, path);
     } else if (controllers.find(",memory,") != std::string::npos && mount.options.find(",memory,") != std::string::npos)
       found.memory = place(mount, path);
     else if (controllers.find(",cpu,") != std::string::npos && mount.options.find(",cpu,") != std::string::npos)
@@ -199,8 +211,10 @@ cgroup_places find_own_cgroups() {
   const auto groups = read_small_file("/proc/self/cgroup");
   const auto mounts = read_small_file("/proc/self/mountinfo");
   auto found = find_cgroups(groups, mounts);
-  if (!is_version_2(found.unified))
-    found.unified.clear(); // something else is mounted over it
+  if (!is_version_2(found.unified)) { // something else is mounted over it
+    found.unified.clear();
+    found.unified_seen = false;
+  }
   if (!found.unified.empty() || groups.empty())
     return found;
   static const std::string own = mount_of_own(); // while the process may: privileges are dropped later
@@ -213,9 +227,14 @@ cgroup_places find_cgroups_of(int process) {
 }
 
 std::unique_ptr<own_cgroup> enter_own_cgroup(std::string& problem) {
-  const auto parent = find_own_cgroups().unified;
+  const auto present = find_own_cgroups();
+  const auto& parent = present.unified;
   if (parent.empty()) {
     problem = read_small_file("/proc/self/cgroup").empty() ? "/proc is not mounted" : "cgroup version 2 is not mounted";
+    return nullptr;
+  }
+  if (!present.unified_seen) {
+    problem = "this process's group is not below " + present.unified_mount;
     return nullptr;
   }
   remove_abandoned_below(parent);
@@ -232,8 +251,8 @@ std::unique_ptr<own_cgroup> enter_own_cgroup(std::string& problem) {
 }
 
 std::unique_ptr<own_cgroup> make_cgroup_for_command() {
-  const auto parent = find_own_cgroups().unified;
-  const auto group = parent.empty() ? "" : group_below(parent);
+  const auto present = find_own_cgroups();
+  const auto group = present.unified_seen ? group_below(present.unified) : "";
   std::string problem;
   return group.empty() ? nullptr : open_group(group, "", true, problem);
 }
@@ -247,8 +266,8 @@ std::string nearest_file(const std::string& group, const std::string& file, cons
 }
 
 int remove_abandoned_cgroups() {
-  const auto present = find_own_cgroups().unified;
-  return present.empty() ? 0 : remove_abandoned_below(present);
+  const auto present = find_own_cgroups();
+  return present.unified_seen ? remove_abandoned_below(present.unified) : 0;
 }
 
 } // namespace dynamix::telemetry

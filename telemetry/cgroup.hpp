@@ -11,6 +11,7 @@ namespace dynamix::telemetry {
 struct cgroup_places {
   std::string unified;       ///< version 2
   std::string unified_mount; ///< where that is mounted
+  bool unified_seen = false; ///< `unified` is the process's group, and not only as near as a mount shows
   std::string memory;        ///< of whichever version has the controller; as is the next one
   std::string cpu;
 };

@@ -36,6 +36,30 @@ TEST(Cgroups, AreFoundWhereAContainerSeesAPartOfTheHierarchy) {
   EXPECT_EQ(find_cgroups("0::/docker/abc/inner\n", part).unified, "/sys/fs/cgroup/inner");
 }
 
+/// As a runtime mounts another container's part, or a part for a tool, beside the whole.
+TEST(Cgroups, AreFoundWhereTheirMountIsNotTheLast) {
+  const auto* beside = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+                       "31 23 0:26 /docker/other /mnt/other rw - cgroup2 cgroup2 rw\n"
+                       "32 23 0:24 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+                       "33 23 0:24 /docker/other /mnt/memory rw - cgroup cgroup rw,memory\n";
+  const auto found = find_cgroups("5:memory:/job\n0::/docker/abc\n", beside);
+  EXPECT_EQ(found.unified, "/sys/fs/cgroup/docker/abc");
+  EXPECT_EQ(found.unified_mount, "/sys/fs/cgroup");
+  EXPECT_TRUE(found.unified_seen);
+  EXPECT_EQ(found.memory, "/sys/fs/cgroup/memory/job");
+  EXPECT_EQ(find_cgroups("0::/docker/other/inner\n", beside).unified, "/mnt/other/inner") << "the newest of two";
+}
+
+TEST(Cgroups, AreNotSeenThroughAMountOfOthers) {
+  const auto* part = "30 23 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
+  const auto found = find_cgroups("0::/docker/abcd\n", part);
+  EXPECT_EQ(found.unified, "/sys/fs/cgroup");
+  EXPECT_FALSE(found.unified_seen);
+  const auto outside = find_cgroups("0::/../job\n", version_2);
+  EXPECT_EQ(outside.unified, "/sys/fs/cgroup");
+  EXPECT_FALSE(outside.unified_seen);
+}
+
 TEST(Cgroups, AreNoneWhereVersion2IsNotMounted) {
   const auto found = find_cgroups("5:memory:/\n", "27 25 0:24 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
   EXPECT_EQ(found.unified, "");
