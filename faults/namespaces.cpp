@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/core.h>
 #include <fstream>
 #include <spawn.h>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
+#include <system_error>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +22,7 @@ namespace dynamix::faults {
 namespace {
 
 constexpr std::size_t hosts_most = 200;
+constexpr std::string_view own_prefix = "dx";
 
 std::string ip_program() {
   for (const char* path : {"/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip"})
@@ -47,7 +53,32 @@ std::string ip(const std::string& words) {
   return error == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : "\"ip " + words + "\" failed";
 }
 
+/// Removes in `directory` whatever processes made that are no more.
+void remove_abandoned(const char* directory, const std::string& command) {
+  std::vector<std::string> abandoned;
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(directory, ignored), end; !ignored && entry != end;
+       entry.increment(ignored))
+    if (auto name = entry->path().filename().string(); maker_of(name) > 0)
+      if (::kill(maker_of(name), 0) != 0 && errno == ESRCH)
+        abandoned.push_back(std::move(name));
+  for (const auto& name : abandoned)
+    ip(command + name);
+}
+
 } // namespace
+
+int maker_of(const std::string& name) {
+  int process = 0;
+  if (!name.starts_with(own_prefix))
+    return 0;
+  const auto* end = name.data() + name.size();
+  const auto read = std::from_chars(name.data() + own_prefix.size(), end, process);
+  const bool ours = read.ec == std::errc() && end - read.ptr > 1 &&
+                    (*read.ptr == 'n' || *read.ptr == 'p' || *read.ptr == 'b') &&
+                    std::all_of(read.ptr + 1, end, [](char each) { return each >= '0' && each <= '9'; });
+  return ours ? process : 0;
+}
 
 std::size_t namespaces::index_of(const std::string& host) const {
   const auto found = std::ranges::find(hosts_, host);
@@ -82,7 +113,9 @@ std::string namespaces::create(const std::vector<std::string>& hosts) {
     return "network namespaces need the program ip (package iproute2)";
   if (hosts.size() > hosts_most)
     return fmt::format("there are {} hosts; namespaces are made for at most {}", hosts.size(), hosts_most);
-  prefix_ = fmt::format("dx{}", ::getpid() % 10'000'000);
+  remove_abandoned("/sys/class/net", "link del ");
+  remove_abandoned("/run/netns", "netns del ");
+  prefix_ = fmt::format("{}{}", own_prefix, ::getpid() % 10'000'000);
   hosts_ = hosts;
   std::string problem;
   for (const bool apart : {false, true})

@@ -18,7 +18,8 @@ public:
   /// Removes all that was made.
   ~namespaces() { remove(); }
 
-  /// One namespace a host, at most 200. Returns an empty string, or why there are none; then there is none.
+  /// One namespace a host, at most 200; those that a process left which was killed go first. Returns an empty string,
+  /// or why there are none; then there is none.
   std::string create(const std::vector<std::string>& hosts);
   bool created() const { return !hosts_.empty(); }
 
@@ -41,5 +42,8 @@ private:
   std::vector<std::string> hosts_;
   std::string prefix_; ///< of the interfaces' names, with this process's id
 };
+
+/// The process that made a namespace or an interface of this name; 0: none did.
+int maker_of(const std::string& name);
 
 } // namespace dynamix::faults

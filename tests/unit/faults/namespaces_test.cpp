@@ -6,10 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
+#include <csignal>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -81,6 +84,39 @@ TEST_F(HostsApart, ReachTheirGroupAlone) {
   EXPECT_FALSE(reaches("c", "a", a_while_ms));
   ASSERT_EQ(network_.set_apart("c", false), "");
   EXPECT_TRUE(reaches("c", "a", patience_ms));
+}
+
+TEST(HostsApartAtOnce, AreKnownByTheirNames) {
+  EXPECT_EQ(maker_of("dx123n0"), 123);
+  EXPECT_EQ(maker_of("dx123p17"), 123);
+  EXPECT_EQ(maker_of("dx4194303b1"), 4194303);
+  for (const auto* other : {"", "dx", "dx123", "dx123n", "dxn0", "dx123n0x", "dx123x0", "eth0", "dx-1n0"})
+    EXPECT_LE(maker_of(other), 0) << other;
+}
+
+TEST(HostsApartAtOnce, OfAProcessThatWasKilledGoWithTheNext) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t killed = ::fork();
+  if (killed == 0) {
+    namespaces network;
+    const char made = network.create({"a"}).empty() ? 'y' : 'n';
+    if (::write(ends[1], &made, 1) != 1)
+      ::_exit(1);
+    ::pause();
+  }
+  char made = 'n';
+  EXPECT_EQ(::read(ends[0], &made, 1), 1);
+  ::kill(killed, SIGKILL);
+  ::waitpid(killed, nullptr, 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  if (made == 'n')
+    GTEST_SKIP() << "network namespaces cannot be made here";
+  namespaces network;
+  ASSERT_EQ(network.create({"a"}), "");
+  EXPECT_NE(::access(fmt::format("/run/netns/dx{}n0", killed).c_str(), F_OK), 0);
+  EXPECT_NE(::access(fmt::format("/sys/class/net/dx{}b0", killed).c_str(), F_OK), 0);
 }
 
 TEST(HostsApartAtOnce, LeaveNothingBehind) {
