@@ -41,6 +41,11 @@ std::vector<cluster::file_error> load_scenario(const cluster::cluster_file& file
         error_at(file, "simulation.workload", "simulation.workload is empty; it must name a workload file"));
   else
     append(errors, read_workload(resolve_path(file, file.simulation.workload), loaded.workload));
+  if (file.training.top_k > 0)
+    errors.push_back(error_at(file, "training.top_k",
+                              fmt::format("training.top_k is {}; the simulator does not know what leaving gradients "
+                                          "out costs in accuracy, nor what it saves: set it to 0",
+                                          file.training.top_k)));
 
   std::map<std::string, device_profile> read; // large clusters have few devices
   for (std::size_t i = 0; i < file.hosts.size(); ++i) {

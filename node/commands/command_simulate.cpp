@@ -239,6 +239,8 @@ int simulate_cluster(const simulate_arguments& arguments, command_context& conte
       file.arbitrator.mode == cluster::policy_mode::infer)
     context.err << "dynamix-node: warning: arbitrator.mode is \"infer\" without a policy file: the policy stays as "
                    "random as its seed\n";
+  if (const auto note = note_of_decisions(file); !note.empty())
+    context.err << "dynamix-node: note: " << note << "\n";
   return run_seeds(arguments, scenarios.front(), parameters, signals.token(), context);
 }
 

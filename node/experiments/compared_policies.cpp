@@ -1,6 +1,7 @@
 #include "node/experiments/compared_policies.hpp"
 
 #include "node/experiments/comparison_runner.hpp"
+#include "node/experiments/simulated_run.hpp"
 #include "node/launch/run_directory.hpp"
 #include "node/launch/run_lock.hpp"
 #include "storage/atomic_file.hpp"
@@ -9,6 +10,7 @@
 #include <filesystem>
 #include <fmt/core.h>
 #include <system_error>
+#include <utility>
 
 namespace dynamix::node {
 namespace {
@@ -60,6 +62,8 @@ comparison gather_cluster(const comparison_inputs& inputs, const comparison_runn
                   .path = file.path,
                   .target_accuracy = file.training.target_accuracy,
                   .simulated = inputs.simulated};
+  if (auto note = inputs.simulated ? note_of_decisions(file) : ""; !note.empty())
+    made.notes.push_back(std::move(note));
   std::vector<policy_runs> policies;
   for (const auto policy : inputs.policies) {
     const bool searched = policy == cluster::policy_kind::static_best;

@@ -1,5 +1,6 @@
 #include "node/experiments/simulated_run.hpp"
 
+#include "cluster/tree_plan.hpp"
 #include "node/experiments/simulated_ledger.hpp"
 #include "node/training/loaded_trainer.hpp"
 #include "simulator/random_stream.hpp"
@@ -8,6 +9,13 @@
 #include <stdexcept>
 
 namespace dynamix::node {
+
+std::string note_of_decisions(const cluster::cluster_file& file) {
+  return cluster::plan_tree(file).nodes.size() > 1
+             ? "the cluster has a tree of arbitrators; a simulation decides as a single one that sees all workers"
+             : "";
+}
+
 namespace {
 
 std::string reason_of(const simulator::run_result& result, bool stopped) {

@@ -18,6 +18,9 @@
 
 namespace dynamix::node {
 
+/// For a person: how a simulated cluster's decisions differ from its own; empty: they do not.
+std::string note_of_decisions(const cluster::cluster_file& file);
+
 /// The bytes that arbitrator.policy_file names, none where it is empty; or why they cannot be used, at its place.
 std::optional<cluster::file_error> load_parameters(const cluster::cluster_file& file,
                                                    std::vector<std::uint8_t>& parameters);

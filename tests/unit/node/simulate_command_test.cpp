@@ -37,6 +37,14 @@ TEST(Simulate, PrintsTheRunAndWhatCameOfIt) {
     EXPECT_THAT(said.out, HasSubstr(row));
 }
 
+TEST(Simulate, SaysThatItDecidesForATreeAsASingleArbitratorDoes) {
+  EXPECT_EQ(ask(simulate({"--policy", "static", "--quiet"})).err, "");
+  const auto said = ask(simulate({"--policy", "static", "--quiet", "--set", "arbitrator.topology=tree", "--set",
+                                  "arbitrator.fanout=4"}));
+  ASSERT_EQ(said.code, exit_done) << said.err;
+  EXPECT_THAT(said.err, HasSubstr("note: the cluster has a tree of arbitrators"));
+}
+
 TEST(Simulate, TheSameSeedGivesTheSameRunAndAnotherOneAnother) {
   const auto seconds_of = [](const std::string& seed) {
     const auto said = ask(simulate({"--policy", "lb-bsp", "--json", "--seed", seed}));

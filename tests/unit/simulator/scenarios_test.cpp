@@ -131,6 +131,13 @@ TEST(Scenario, SaysWhatItLacks) {
                           HasSubstr("cnn.toml:3:2: workload is unknown; a device profile has \"profile\"")));
 }
 
+TEST(Scenario, IsRefusedWhereGradientsAreLeftOut) {
+  EXPECT_THAT(errors_of("workload = \"workloads/cnn.toml\"\nprofile = \"profiles/cpu-lenet.toml\"\n"
+                        "[training]\ntop_k = 0.1\ncompression = \"gather\"\n",
+                        ""),
+              ElementsAre(HasSubstr("training.top_k is 0.1; the simulator does not know")));
+}
+
 TEST(Scenario, HasAProfileAndALinkForEachOfAHostsWorkers) {
   const auto parsed = cluster::parse_cluster_text(
       "[cluster]\nname = \"x\"\n[training]\ntrainer = \"client\"\n[simulation]\nworkload = \"workloads/cnn.toml\"\n"
