@@ -1,6 +1,7 @@
 /// From TOML to a cluster file, by the table of fields.
 
 #include "cluster/fields.hpp"
+#include "cluster/places.hpp"
 #include "settings/toml_reader.hpp"
 
 #include <algorithm>
@@ -60,6 +61,13 @@ private:
       reader_.distrust(key + ".count");
       reader_.complain(key + ".count", fmt::format("host.count is {}; there may be {} hosts, and ports end at 65535",
                                                    entry.count, hosts_max));
+      entry.count = 1;
+    }
+    if (const auto last = fmt::format("{}-{}", entry.host.name, entry.count);
+        entry.count > 1 && is_host_name(entry.host.name) && !is_host_name(last)) {
+      reader_.distrust(key + ".name");
+      reader_.complain(key + ".name", fmt::format("host.count makes the name \"{}\" of {} characters; there may be 64",
+                                                  last, last.size()));
       entry.count = 1;
     }
     const auto workers = entry.host.worker_count();
