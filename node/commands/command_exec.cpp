@@ -21,6 +21,7 @@
 #include <ostream>
 #include <ranges>
 #include <set>
+#include <stop_token>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -59,12 +60,19 @@ struct exec_arguments {
 /// Starts the command once all agents listen; the run is over when it has ended.
 class commanded_run final : public agents_watch {
 public:
+  /// `stop` and `hurry` are requested by signals that come while there is no command.
   commanded_run(const cluster::cluster_file& file, const run_directory& run, std::function<void()> start,
-                command_process& command)
-      : agents_watch(file, run, std::move(start)), run_(run), command_(command) {}
+                command_process& command, std::stop_source stop, std::stop_source hurry)
+      : agents_watch(file, run, std::move(start)), run_(run), command_(command), stop_(std::move(stop)),
+        hurry_(std::move(hurry)) {}
 
   void look(host_processes& hosts, const std::vector<ledger::row>& rows, bool training) override {
-    agents_watch::look(hosts, rows, training);
+    if (command_process::asked_to_stop() > 0)
+      stop_.request_stop();
+    if (command_process::asked_to_stop() > 1)
+      hurry_.request_stop();
+    if (!stop_.stop_requested())
+      agents_watch::look(hosts, rows, training);
     for (const auto& row : rows)
       if (const auto* event = std::get_if<ledger::event>(&row.entry);
           event != nullptr && event->event == ledger::event_kind::joined)
@@ -107,6 +115,8 @@ private:
   std::map<std::string, std::string> died_; ///< how each agent died last
   std::set<std::string> joined_;            ///< workers that a process has trained for, or was about to
   command_process& command_;
+  std::stop_source stop_;
+  std::stop_source hurry_;
   mutable std::optional<steady_clock::time_point> ended_at_;
 };
 
@@ -306,6 +316,7 @@ int exec(const exec_arguments& arguments, command_context& context) {
   const auto group = telemetry::make_cgroup_for_command();
   std::string not_started;
   std::stop_source over;
+  std::stop_source hurry;
   const auto start = [&] {
     auto variables = environment_of(agent_directory(run), file->workers());
     if (arguments.observe)
@@ -314,8 +325,9 @@ int exec(const exec_arguments& arguments, command_context& context) {
     if (!not_started.empty())
       over.request_stop();
   };
-  commanded_run watch(*file, run, start, command);
+  commanded_run watch(*file, run, start, command, over, hurry);
   options.observer = &watch;
+  options.hurry = hurry.get_token();
   live_output live(context.err,
                    {.width_now = [] { return terminal_width(STDERR_FILENO); }, .interval = progress_interval});
   tell_page(options, live, "dynamix-node: ");
@@ -327,6 +339,10 @@ int exec(const exec_arguments& arguments, command_context& context) {
   }
   if (!made.launched.error.empty())
     context.err << "dynamix-node: warning: " << made.launched.error << "\n";
+  if (const int signal = command_process::asked_by(); signal != 0 && !command.started()) {
+    context.err << "dynamix-node: stopped before the command began\n";
+    return status_of({.by_signal = true, .number = signal});
+  }
   if (!command.started()) {
     context.err << made.launched.last_words << "dynamix-node: error: the command was not started\n";
     return exit_failed;

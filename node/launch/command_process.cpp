@@ -20,6 +20,8 @@ constexpr std::array passed_on = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIG
 
 std::atomic<pid_t> signal_receiver = 0;  ///< 0: nobody yet
 std::atomic<int> early_signal = 0;       ///< came before the command was started
+std::atomic<int> stops_asked = 0;        ///< while nobody was there to ask
+std::atomic<int> stop_asked_by = 0;
 std::atomic<bool> leads_session = false; ///< of a terminal: nothing stands between them, as under `ssh -t`
 static_assert(std::atomic<pid_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
               "a signal handler may touch nothing else");
@@ -30,9 +32,13 @@ void pass_on(int number, siginfo_t* about, void*) {
   const pid_t id = signal_receiver.load();
   // A terminal sends it to the whole process group, but tells only the leader of its session that it is gone.
   const bool to_all = about->si_code == SI_KERNEL && !(number == SIGHUP && leads_session.load());
-  if (id <= 0)
+  if (id <= 0) {
     early_signal = number;
-  else if (!to_all)
+    if (number == SIGUSR1 || number == SIGUSR2)
+      return;
+    ++stops_asked;
+    stop_asked_by = number;
+  } else if (!to_all)
     kill(id, number);
 }
 
@@ -74,6 +80,8 @@ command_process::command_process() {
   sigemptyset(&action.sa_mask);
   signal_receiver = 0;
   early_signal = 0;
+  stops_asked = 0;
+  stop_asked_by = 0;
   leads_session = getsid(0) == getpid();
   for (std::size_t i = 0; i < passed_on.size(); ++i) {
     sigaction(passed_on[i], nullptr, &actions_before[i]);
@@ -169,6 +177,14 @@ std::string become_command(const std::vector<std::string>& command,
   auto variables = changed_environment(environment);
   execvpe(command.front().c_str(), pointers_to(texts).data(), pointers_to(variables).data());
   return fmt::format("cannot start {}: {}", command.front(), std::strerror(errno));
+}
+
+int command_process::asked_to_stop() {
+  return stops_asked;
+}
+
+int command_process::asked_by() {
+  return stop_asked_by;
 }
 
 void command_process::signal(int number) const {

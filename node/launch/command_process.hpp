@@ -12,7 +12,8 @@ namespace dynamix::node {
 
 /// A command of the user's that runs in the foreground: with this process's terminal, process group, standard input and
 /// output. While it runs, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 and SIGUSR2 that somebody sends to this process are
-/// passed on to it; what a terminal sends reaches it by itself. One at a time in a process.
+/// passed on to it; what a terminal sends reaches it by itself. Before and afterwards they ask this process to stop.
+/// One at a time in a process.
 class command_process {
 public:
   command_process();
@@ -30,6 +31,10 @@ public:
   /// The same, once it has ended.
   child_exit wait();
   void signal(int number) const;
+  /// How many of the signals that end a process have come while there was no command.
+  static int asked_to_stop();
+  /// The newest signal that came then; 0: none.
+  static int asked_by();
 
 private:
   pid_t id_ = -1;

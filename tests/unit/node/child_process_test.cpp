@@ -1,4 +1,5 @@
 #include "node/launch/child_process.hpp"
+#include "node/launch/command_process.hpp"
 #include "node/launch/launcher.hpp"
 #include "node/launch/stop_signals.hpp"
 #include "storage/atomic_file.hpp"
@@ -174,6 +175,21 @@ TEST(ChildProcess, SaysWhyItCannotStart) {
           {.program = "/nonexistent/program", .arguments = {}, .environment = {}, .output = directory.path() + "/log"}),
       "");
   EXPECT_EQ(wait_for_end(process).number, 127);
+}
+
+/// `exec` stops for them: there is nobody else to heed them.
+TEST(CommandProcess, CountsWhatAsksItToStopWhileThereIsNoCommand) {
+  command_process command;
+  ASSERT_EQ(command.start({"sleep", "60"}, {}), "");
+  kill(getpid(), SIGTERM);
+  EXPECT_EQ(command.wait().number, SIGTERM) << "it was passed on";
+  EXPECT_EQ(command_process::asked_to_stop(), 0);
+  kill(getpid(), SIGUSR1);
+  EXPECT_EQ(command_process::asked_to_stop(), 0);
+  kill(getpid(), SIGINT);
+  kill(getpid(), SIGTERM);
+  EXPECT_EQ(command_process::asked_to_stop(), 2);
+  EXPECT_EQ(command_process::asked_by(), SIGTERM);
 }
 
 TEST(StopSignals, TurnTheFirstSignalIntoAStopRequest) {
