@@ -2,7 +2,7 @@
 
 export const glossary = {
   window: "The steps (10 by default) whose measurements workers report together; each window ends with one decision.",
-  decision: "The batch size that the arbitrator chooses for a worker after a window; those of all workers apply at the same step.",
+  decision: "The batch sizes that the arbitrator chooses after a window, which apply on all workers at one step; with balance they set the global batch, and the workers share it.",
   arbitrator: "The process that receives the workers' reports and decides their batch sizes.",
   "global batch": "The samples of one step, summed over all workers.",
   "noise scale": "The global batch beyond which more samples per step add little, measured from how much the workers' gradients differ.",
