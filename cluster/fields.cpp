@@ -246,8 +246,9 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"training", "bucket_kib", in<training_section, &training::bucket_kib>,
      "KiB of gradients that are reduced at once.", closed(16, 262144)},
 
-    {"batch", "initial", in<batch_section, &batch::initial>, "Samples per worker per step at the start; a quarter of it, but at least `lowest`, where goodput or ppo decides and "
-     "the rule is adascale or square-root.",
+    {"batch", "initial", in<batch_section, &batch::initial>,
+     "Samples per worker per step that `learning_rate` is for; under goodput and ppo with adascale or square-root, "
+     "training begins with a quarter of it, at least `lowest`.",
      closed(1, highest_batch)},
     {"batch", "lowest", in<batch_section, &batch::lowest>, "Fewest samples per worker per step.",
      closed(1, highest_batch)},
