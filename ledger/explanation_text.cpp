@@ -65,7 +65,8 @@ std::string prediction_text(const window_explanation& explanation) {
     const bool better = predicted.planned.goodput > std::max(predicted.decided.goodput, predicted.assigned.goodput);
     if (predicted.planned.total > 0)
       text += better ? "; at best " + promise_text(predicted.planned, exchange) : "; the plan knows of nothing better";
-    text += ". Of a step the exchange takes " + milliseconds(exchange) + ". " +
+    text += ". Of a step the exchange takes " + milliseconds(exchange) +
+            ", waits for a CPU included (mean of recent windows). " +
             (predicted.noise_scale < 0 ? "The noise scale is not measured yet, so all samples count as useful.\n"
                                        : "Noise scale: " + noise_text(predicted) + " samples.\n");
   } else {

@@ -53,9 +53,9 @@ int print_ledger(const ledger_arguments& arguments, command_context& context) {
     if (const auto problem = lines.take_problem(); !problem.empty())
       context.err << "dynamix-node: warning: " << problem << "\n";
   } while (arguments.follow && context.out && is_read());
-  if (arguments.from > lines.size())
+  if (!arguments.follow && arguments.from > lines.size()) // as where another ledger has taken the path
     context.err << "dynamix-node: warning: --from is " << arguments.from << ", and the ledger ends at " << lines.size()
-                << "\n";
+                << ": it is printed from its beginning\n";
   return context.out ? exit_done : exit_failed;
 }
 

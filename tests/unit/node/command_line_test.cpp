@@ -396,9 +396,9 @@ TEST_F(CommandLine, ExplainAndReportReadARun) {
   EXPECT_EQ(ask({"ledger", "--run", run.path(), "--from", std::to_string(first)}).out, lines.substr(first));
   EXPECT_EQ(ask({"ledger", "--run", run.path(), "--from", std::to_string(lines.size())}).err, "");
   const auto beyond = ask({"ledger", "--run", run.path(), "--from", "99999999"});
-  EXPECT_EQ(beyond.out, "");
-  EXPECT_THAT(beyond.err,
-              HasSubstr("--from is 99999999, and the ledger ends at " + std::to_string(lines.size()) + "\n"));
+  EXPECT_EQ(beyond.out, lines);
+  EXPECT_THAT(beyond.err, HasSubstr("--from is 99999999, and the ledger ends at " + std::to_string(lines.size()) +
+                                    ": it is printed from its beginning\n"));
   EXPECT_THAT(ask({"ledger", "--run", run.path(), "--places"}).out,
               StartsWith(std::to_string(first) + " " + lines.substr(0, first)));
   for (const std::string command : {"arbitrators", "dashboard", "explain", "ledger", "report", "top", "trace"})
