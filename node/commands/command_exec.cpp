@@ -124,7 +124,7 @@ int status_of(const child_exit& exit) {
   return exit.by_signal ? 128 + exit.number : exit.number;
 }
 
-/// The file of the run, checked against this machine; nothing after the errors have been written.
+/// The file of the run; nothing after the errors have been written.
 std::optional<cluster::cluster_file> load(const exec_arguments& arguments, std::ostream& err) {
   auto changes = changes_of(arguments.set);
   if (arguments.observe || arguments.shadow)
@@ -141,10 +141,7 @@ std::optional<cluster::cluster_file> load(const exec_arguments& arguments, std::
     return std::nullopt;
   }
   cluster::make_paths_absolute(*file);
-  const auto errors = check_machine(*file);
-  for (const auto& error : errors)
-    refuse_at(err, error);
-  return errors.empty() ? std::move(file) : std::nullopt;
+  return file;
 }
 
 using environment = std::vector<std::pair<std::string, std::string>>;
@@ -303,6 +300,8 @@ int exec(const exec_arguments& arguments, command_context& context) {
   const auto file = load(arguments, context.err);
   if (!file)
     return exit_refused;
+  if (const int code = check_machine(*file, context.err); code != exit_done)
+    return code;
   const auto run = arguments.out.empty() ? make_default_run(*file) : run_directory(arguments.out);
   if (!run.empty())
     return refuse(context.err, run.path() + " exists and is not empty; choose another --out");

@@ -53,14 +53,14 @@ std::optional<faults::fault_plan> load_plan(const faults_arguments& arguments, s
   return std::move(read.plan);
 }
 
-/// What the cluster and this machine say about the plan. False after the errors have been written.
-bool check(const faults::fault_plan& plan, const cluster::cluster_file& file, std::ostream& err) {
-  auto errors = faults::check_targets(plan, file);
-  for (auto& error : check_machine(file))
-    errors.push_back(std::move(error));
+/// What the cluster and this machine say about the plan. Returns exit_done, or what to end with after the errors have
+/// been written.
+int check(const faults::fault_plan& plan, const cluster::cluster_file& file, std::ostream& err) {
+  const int code = check_machine(file, err);
+  const auto errors = faults::check_targets(plan, file);
   for (const auto& error : errors)
     refuse_at(err, error);
-  return errors.empty();
+  return errors.empty() ? code : exit_refused;
 }
 
 bool uses(const faults::fault_plan& plan, faults::fault_kind kind) {
@@ -249,8 +249,8 @@ int run_faults(const faults_arguments& arguments, command_context& context) {
   if (!file)
     return exit_refused;
   cluster::make_paths_absolute(*file);
-  if (!check(*plan, *file, context.err))
-    return exit_refused;
+  if (const int code = check(*plan, *file, context.err); code != exit_done)
+    return code;
   const auto run = arguments.out.empty() ? make_default_run("faults-" + plan->name) : run_directory(arguments.out);
   if (!run.empty())
     return refuse(context.err, run.path() + " exists and is not empty; choose another --out");

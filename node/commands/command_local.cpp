@@ -91,11 +91,8 @@ int run_local(const local_arguments& arguments, command_context& context) {
   if (!file)
     return exit_refused;
   cluster::make_paths_absolute(*file); // for the copy in the run directory
-  const auto errors = check_machine(*file);
-  for (const auto& error : errors)
-    refuse_at(context.err, error);
-  if (!errors.empty())
-    return exit_refused;
+  if (const int code = check_machine(*file, context.err); code != exit_done)
+    return code;
   const auto& given = resume ? arguments.resume : arguments.out;
   const auto run = given.empty() ? make_default_run(*file) : run_directory(given);
   if (const int code = prepare(arguments, run, *file, context.err); code != exit_done)

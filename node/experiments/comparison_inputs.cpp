@@ -101,8 +101,7 @@ int check_place(const compare_arguments& arguments, comparison_inputs& inputs, s
       for (const auto& error : simulator::load_scenario(file, inputs.scenarios.emplace_back()))
         code = refuse_at(err, error);
     } else {
-      for (const auto& error : check_machine(file))
-        code = refuse_at(err, error);
+      code = std::max(code, check_machine(file, err));
     }
     inputs.path_missing |= code != exit_done && misses_path(file, arguments.simulate);
     cluster::make_paths_absolute(file);

@@ -51,13 +51,14 @@ std::vector<cluster::file_error> check_hosts(const cluster::cluster_file& file) 
   return errors;
 }
 
-std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file) {
+namespace {
+
+std::vector<cluster::file_error> check_file(const cluster::cluster_file& file) {
   if (own_program().empty())
     return {{.file = own_program_link, .message = own_program_missing}};
   auto errors = check_hosts(file);
   if (!errors.empty())
     return errors;
-  errors = check_ports(file);
   if (const auto refused = dashboard::refuse_access(file))
     errors.push_back(cluster::error_at(file, refused.field, refused.reason));
   if (file.training.trainer == cluster::trainer_kind::client)
@@ -70,8 +71,6 @@ std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file
   return errors;
 }
 
-namespace {
-
 /// The hosts started here read it: also the values in which files of one cluster may differ, as a resumed run changes
 /// them.
 std::string write_resolved(const run_directory& run, const cluster::cluster_file& file) {
@@ -82,6 +81,16 @@ std::string write_resolved(const run_directory& run, const cluster::cluster_file
 }
 
 } // namespace
+
+int check_machine(const cluster::cluster_file& file, std::ostream& err) {
+  auto errors = check_file(file);
+  const int code = errors.empty() ? exit_failed : exit_refused;
+  if (errors.empty())
+    errors = check_ports(file);
+  for (const auto& error : errors)
+    err << cluster::to_string(error) << "\n";
+  return errors.empty() ? exit_done : code;
+}
 
 std::string prepare_directory(const run_directory& run, const cluster::cluster_file& file) {
   std::string problem = run.create();
