@@ -257,7 +257,9 @@ int run_faults(const faults_arguments& arguments, command_context& context) {
   broken_run setting{.plan = *plan, .unharmed = *file, .file = *file, .run = run};
   if (plan->network == faults::fault_network::namespaces)
     if (const auto reason = move_into(setting.apart, setting.file); !reason.empty()) {
-      context.out << "skipped: " << reason << "\n";
+      context.err << "skipped: " << reason << "\n";
+      if (arguments.json)
+        context.out << nlohmann::json{{"skipped", reason}}.dump(2) << "\n";
       return exit_done;
     }
   return run_harmed(arguments, setting, context);

@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
+#include <unistd.h>
 
 namespace dynamix::cluster_test {
 namespace {
@@ -55,6 +57,23 @@ TEST_F(Faults, CutAWorkerOffUntilTheOthersGoOnWithoutIt) {
   EXPECT_EQ(judged["kinds"]["partition"]["bit"], 1);
   EXPECT_EQ(judged["kinds"]["partition"]["recovered"], 1);
   EXPECT_EQ(judged["all"]["detection_seconds"]["count"], 1) << "it was lost";
+}
+
+TEST_F(Faults, InNamespacesAreSkippedWithoutRootAndJsonStaysJson) {
+  write_file({.slowdowns = {1, 1, 1}});
+  using std::filesystem::perms;
+  for (const auto& path : {directory_.path(), small_dataset(), file()})
+    std::filesystem::permissions(path, perms::others_read | perms::others_exec, std::filesystem::perm_options::add);
+  const std::string nobody = geteuid() == 0 ? "setpriv --reuid=65534 --regid=65534 --clear-groups " : "";
+  const auto told = directory_.path() + "/told";
+  const auto ended = start({"-c", nobody + DYNAMIX_NODE_PROGRAM + " faults --json --plan " + DYNAMIX_SOURCE_DIRECTORY +
+                                      "/deployments/faults/split-network.toml --cluster " + file() + " --out " +
+                                      run().path() + " 2> " + told},
+                           "/bin/sh")
+                         .wait();
+  EXPECT_EQ(ended.code, 0) << contents_of(told);
+  EXPECT_EQ(contents_of(told), "skipped: network namespaces need root\n");
+  EXPECT_EQ(nlohmann::json::parse(ended.output), (nlohmann::json{{"skipped", "network namespaces need root"}}));
 }
 
 /// As deployments/faults/scripts-40.toml in small: five hosts of eight there, three of two here.
