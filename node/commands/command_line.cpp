@@ -136,7 +136,8 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
   add_ledger(app, context);
   add_prune(app, context);
   add_keys(app, context);
-  app.footer("Exit codes: 0 done; 1 the run failed or was stopped; 2 wrong arguments or cluster file.");
+  app.footer("Exit codes: 0 done; 1 the run failed or was stopped; 2 wrong arguments or cluster file; `run`: 3 "
+             "ended early elsewhere, 130 stopped by a signal; `exec`: its command's. See docs/troubleshooting.md.");
   if (const auto problem = find_unknown_command(app, arguments); !problem.empty())
     return refuse(err, problem);
   try {

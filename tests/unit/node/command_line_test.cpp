@@ -63,6 +63,7 @@ TEST_F(CommandLine, RefusesToStartHostsWhereProcIsNotMounted) {
 
 TEST_F(CommandLine, OffersHelpEverywhere) {
   EXPECT_THAT(ask({"--help"}).out, HasSubstr("Exit codes: 0 done; 1 the run failed"));
+  EXPECT_THAT(ask({"--help"}).out, HasSubstr("130 stopped by a signal"));
   for (const char* command : {"run", "local", "check", "explain", "report", "doctor"}) {
     const auto help = ask({command, "--help"});
     EXPECT_EQ(help.code, exit_done) << command;
