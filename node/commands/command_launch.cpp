@@ -45,9 +45,17 @@ int prepare(const launch_arguments& arguments, const run_directory& run, const c
   return problem.empty() ? exit_done : fail(err, problem);
 }
 
-std::string resume_hint(const launch_arguments& arguments, const run_directory& run) {
-  return fmt::format("Resume with:\n    dynamix-node launch --resume {}{}\n", shell_quoted(run.path()),
-                     arguments.remote.ssh == "ssh" ? "" : " --ssh " + shell_quoted(arguments.remote.ssh));
+/// How to go on, with whatever of how the hosts are reached the run directory does not tell.
+std::string resume_hint(const remote_options& remote, const run_directory& run) {
+  std::string options;
+  const auto add = [&](const char* name, const std::string& value, const std::string& taken_anyway) {
+    if (value != taken_anyway)
+      options += fmt::format(" {} {}", name, shell_quoted(value));
+  };
+  add("--ssh", remote.ssh, remote_options{}.ssh);
+  add("--program", remote.program, remote_options{}.program);
+  add("--directory", remote.directory, directory_there(run));
+  return fmt::format("Resume with:\n    dynamix-node launch --resume {}{}\n", shell_quoted(run.path()), options);
 }
 
 int launch_hosts(launch_arguments& arguments, command_context& context) {
@@ -87,21 +95,23 @@ int launch_hosts(launch_arguments& arguments, command_context& context) {
     problem = start_remotely(options, remote);
   if (!problem.empty())
     return fail(context.err, problem);
+  const auto there = remote.directory.starts_with('/') ? shell_quoted(remote.directory)
+                                                       : "~/" + shell_quoted(remote.directory);
   live_output live(arguments.json ? context.err : context.out, output_style::detect());
   if (!options.quiet)
     live.print(fmt::format("{}: {} hosts, {} workers, policy {}, seed {}, run directory {}, on the hosts {}/HOST",
                            file->name, file->hosts.size(), file->workers().size(),
-                           cluster::to_string(file->arbitrator.policy), file->seed, run.path(), remote.directory));
+                           cluster::to_string(file->arbitrator.policy), file->seed, run.path(), there));
   if (!options.quiet && file->training.trainer == cluster::trainer_kind::client)
     live.print(fmt::format("training processes join on each host by dynamix-node exec --run {}/HOST --name HOST -- ...",
-                           shell_quoted(remote.directory)));
+                           there));
   remote_watch watch(options, remote, live, arguments.log);
   options.observer = &watch;
   auto launched = launch(options, live, signals.token());
   guard.end();
   if (problem = watch.finish(); !problem.empty() && launched.error.empty())
     launched.warnings.push_back(problem);
-  return report_end(sum_up(run, std::move(launched)), run, arguments.json, resume_hint(arguments, run), live,
+  return report_end(sum_up(run, std::move(launched)), run, arguments.json, resume_hint(remote, run), live,
                     context.out, context.err);
 }
 

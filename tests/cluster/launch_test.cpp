@@ -121,7 +121,7 @@ TEST_F(Launch, StartsAHostAgainThatDiedAndStopsAllOnCtrlC) {
   const auto ended = launched.wait();
   EXPECT_EQ(ended.code, 1);
   EXPECT_THAT(ended.output, AllOf(HasSubstr("w0 died"), HasSubstr("w0 is back"), HasSubstr("stopped before the end"),
-                                  HasSubstr("dynamix-node launch --resume")));
+                                  HasSubstr(" --program " DYNAMIX_NODE_PROGRAM " --directory " + in("there") + "\n")));
   EXPECT_TRUE(none_left());
   EXPECT_EQ(contents_of(run().ledger()), contents_of(in("there/hub/windows.jsonl"))) << "each row once";
 
