@@ -225,7 +225,7 @@ void worker_protocol::orphan(const char* why) {
   if (phase_ == phase::training)
     log(log_level::warning,
         fmt::format("arbitrator_lost reason={} {}, training goes on", storage::quoted(why),
-                    options_.balances ? "workers share by their paces" : "the last batch sizes stand"));
+                    options_.balances ? "workers share by their paces" : "no batch size is decided"));
   else if (phase_ == phase::waiting)
     log(log_level::warning, fmt::format("arbitrator_lost reason={} training waits for it", storage::quoted(why)));
 }

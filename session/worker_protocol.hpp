@@ -42,7 +42,7 @@ worker_options options_of(const cluster::cluster_file& file, std::uint64_t diges
 ///                            v                      +---- hello ---------+ its generation ended or regroups
 ///                          ended
 ///
-/// Beside it, the arbitrator may be lost at any time (orphaned): the last batch sizes stand, training goes on, the
+/// Beside it, the arbitrator may be lost at any time (orphaned): nobody decides batch sizes, training goes on, the
 /// newest report that nobody heard is kept, and a hello follows each connect. Greeting repeats with a delay that
 /// doubles while the arbitrator's host answers without deciding: its aggregator restarts, or it is not the leader.
 ///

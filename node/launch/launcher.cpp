@@ -321,7 +321,7 @@ private:
     output_.problem(
         fmt::format("warning: {}; restarting ({} of {} within {} s){}", died, plan.failures, rules_.max_restarts,
                     fixed(rules_.period_seconds, 0),
-                    arbitrator_gone_ && !is_worker(host) ? "; training goes on with the last batch sizes" : ""));
+                    arbitrator_gone_ && !is_worker(host) ? "; training goes on without decisions" : ""));
   }
 
   void give_up(const std::string& host, const std::string& died, const std::string& how) {
@@ -329,7 +329,7 @@ private:
     outcome_.given_up.insert(host);
     const bool rest = anybody_trains();
     const std::string text = died + " too often and is given up; " +
-                             (arbitrator_gone_ && !is_worker(host) ? "training goes on with the last batch sizes"
+                             (arbitrator_gone_ && !is_worker(host) ? "training goes on without decisions"
                                                                    : "the run goes on without it");
     outcome_.warnings.push_back(text);
     output_.problem("warning: " + text);

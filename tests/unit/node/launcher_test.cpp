@@ -240,7 +240,7 @@ TEST_F(Launcher, StartsTheArbitratorAgainWhileTrainingGoesOn) {
   EXPECT_TRUE(outcome.succeeded) << outcome.error;
   EXPECT_EQ(said_by("ada"), "--out\n--resume\n");
   EXPECT_THAT(printed_.str(), HasSubstr("warning: ada died (signal 9, Killed); restarting (1 of 5 within 30 s); "
-                                        "training goes on with the last batch sizes"));
+                                        "training goes on without decisions"));
   EXPECT_THAT(printed_.str(), HasSubstr("ada is back after "));
 }
 
