@@ -16,10 +16,12 @@ E = Emin (1 + B/C), and the samples are compared with those that lb-bsp's noise 
 where other things than noise hold training up, nor at one rate for all batches would that be what the noise scale speaks of.
 """
 import argparse
+import gzip
 import json
 import math
 import pathlib
 import statistics
+import struct
 import subprocess
 import sys
 
@@ -58,6 +60,13 @@ TASKS["small-transformer"] = {
                 .replace('rule = "square-root"', 'rule = "adascale"').replace("epochs = 2.0", "epochs = 0.8"),
     "initial": 32, "lowest": 8, "targets": (1.8, 1.5, 1.35), "stations": (2.5, 1.8, 1.5, 1.35),
     "clock": [*TASKS["lenet"]["clock"], "--evaluate-every-epochs", "0.025"]}
+# The job "equal" of benchmarks/peers: two equal hosts, whose step of 2.9 ms at 64 samples (of both) is 10.6 ms at 1244.
+TASKS["mlp-equal"] = {
+    "training": 'model = "script:MLP"\ndataset = "fashion-mnist"\noptimizer = "sgd"\nlearning_rate = 0.05\nmomentum = 0.9\n'
+                'rule = "adascale"\nepochs = 15\n',
+    "workers": 2, "images": 8000, "initial": 32, "lowest": 8, "targets": (0.80, 0.60, 0.50, 0.45),
+    "clock": ["--samples-per-second", "75000,75000", "--fixed-seconds", "0.0017", "--exchange-seconds", "0.0008",
+              "--evaluate-every-epochs", "0.1"]}
 STATIC = (16, 32, 64, 128, 256, 512)
 SPLIT = (48, 64, 96, 192)
 RULE = (32, 48, 64, 96, 192, 256, 384)
@@ -70,15 +79,36 @@ def batch_of(label):
     return int(batch) if kind in ("static", "split", "rule") else 0
 
 
+def workers_of(task):
+    return task.get("workers", 4)
+
+
+def first_images(count, arguments):
+    """A directory with the first so many training images of Fashion-MNIST, and its test set."""
+    to = arguments.out / f"images-{count}"
+    to.mkdir(exist_ok=True)
+    for path in pathlib.Path(arguments.images).glob("*-ubyte.gz"):
+        contents = gzip.decompress(path.read_bytes())
+        if path.name.startswith("train"):
+            header, item = (16, 28 * 28) if "images" in path.name else (8, 1)
+            contents = contents[:4] + struct.pack(">I", count) + contents[8:header + count * item]
+        (to / path.name).write_bytes(gzip.compress(contents, 1))
+    return to
+
+
 def cluster_of(name, task, label, seed, arguments):
-    initial = batch_of(label) // 4 or task["initial"]
+    initial = batch_of(label) // workers_of(task) or task["initial"]
     lowest = initial if label.startswith("static") else min(initial, task["lowest"])
     data = arguments.text if "text" in task["training"] else arguments.images
+    if "images" in task:
+        data = first_images(task["images"], arguments)
+    hosts = "\n\n".join(HOSTS.split("\n\n")[:1 + workers_of(task)])
     kind = {"static": "static", "split": "lb-bsp", "rule": "lb-bsp"}.get(label.split("-")[0], label)
     shape = "[ppo]\ndiscount = 0.3\ngae_lambda = 0.9\nentropy_coefficient = 0.0005\n" if kind == "ppo" else ""
-    return (f'[cluster]\nname = "{name}"\nseed = {seed}\n\n[training]\n{task["training"]}data_path = "{data}"\n\n'
+    training = task["training"].replace("MLP", arguments.mlp)
+    return (f'[cluster]\nname = "{name}"\nseed = {seed}\n\n[training]\n{training}data_path = "{data}"\n\n'
             f'[batch]\ninitial = {initial}\nlowest = {lowest}\nhighest = 1024\n\n[arbitrator]\npolicy = "{kind}"\n'
-            f'mode = "infer"\n\n{shape}\n{HOSTS}')
+            f'mode = "infer"\n\n{shape}\n{hosts}')
 
 
 def train(name, label, seed, arguments):
@@ -90,7 +120,7 @@ def train(name, label, seed, arguments):
     cluster.write_text(cluster_of(name, task, label, seed, arguments))
     command = [str(arguments.build / "benchmarks/time_to_accuracy"), "--cluster", str(cluster), *task["clock"]]
     if label.startswith("rule"):
-        command += ["--base-batch", str(4 * task["initial"])]
+        command += ["--base-batch", str(workers_of(task) * task["initial"])]
     if label == "ppo":
         command += ["--policy-file", str(arguments.policy_file)]
     unfinished = rows.with_suffix(".part")
@@ -139,7 +169,7 @@ def rms(values):
 
 def worth(task, batches, path_of, seeds):
     """What batches are worth from station to station, and what the noise scale says of it: a line for each, and one of all."""
-    base, stations, all_errors = 4 * task["initial"], task.get("stations", task["targets"]), []
+    base, stations, all_errors = workers_of(task) * task["initial"], task.get("stations", task["targets"]), []
     for before, target in zip((None, *stations), stations):
         samples, scales = {}, []
         for label, batch in [("lb-bsp", base), *((f"rule-{batch}", batch) for batch in batches)]:
@@ -168,7 +198,7 @@ def page(tasks, seeds, out):
         labels = [f"{kind}-{batch}" for kind, sizes in (("static", STATIC), ("split", SPLIT), ("rule", RULE)) for batch in sizes] + list(POLICIES)
         labels = [label for label in labels if all((out / f"{name}-{label}-{seed}.jsonl").exists() for seed in seeds)]
         columns = [f"s to {target} (steps)" for target in task["targets"]] + ["/ lb-bsp", "/ best static", "/ best split"]
-        lines += [f"## {name}: B0 = {4 * task['initial']}, {len(seeds)} seeds, `{' '.join(task['clock'])}`", "",
+        lines += [f"## {name}: B0 = {workers_of(task) * task['initial']}, {len(seeds)} seeds, `{' '.join(task['clock'])}`", "",
                   "| | " + " | ".join(columns) + " |",
                   "|" + "---|" * (4 + len(task["targets"]))]
         times = {}
@@ -204,6 +234,7 @@ def main():
     parser.add_argument("--labels", help="such as goodput,split-64; default: all")
     parser.add_argument("--images", default="/usr/share/datasets/fashion-mnist")
     parser.add_argument("--text", default="/usr/share/perl/5.36.0/Module", help="a file or a directory of them")
+    parser.add_argument("--mlp", default="", help="TorchScript file of mlp-equal's model, as benchmarks/peer_scripts/bench.py has it")
     parser.add_argument("--policy-file", type=pathlib.Path,
                         default=pathlib.Path(__file__).parent.parent / "deployments/policies/ppo.dynamix")
     arguments = parser.parse_args()
