@@ -184,6 +184,9 @@ def register(model: DistributedDataParallel, peers: Peers) -> Hook:
     """
     if any(getattr(module, "sparse", False) is True for module in model.modules()):
         raise NotImplementedError("sparse gradients cannot be weighted; build the embedding with sparse=False")
+    if getattr(model, "_delay_all_reduce_params", None):
+        raise NotImplementedError("delay_all_reduce_named_params: DistributedDataParallel sums these gradients by itself, as a plain mean; "
+                                  "leave it out")
     if peers.elastic and model.find_unused_parameters:
         # It looks for them in its own group, which is this member alone, and drops what the others' branches gave.
         raise NotImplementedError("elastic=... and find_unused_parameters: DistributedDataParallel would leave out the "

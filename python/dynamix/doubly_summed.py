@@ -41,7 +41,8 @@ class Comparison:
         """The training loop is given this one."""
         # By a sample of it: where all are alike, gradients are, whatever the batch sizes. And by what a sample has most of, its
         # features: numbers beside them may differ that no gradient depends on.
-        samples = [tensor[:1] if tensor.dim() else tensor for tensor in tensors_of(batch)]
+        samples = [tensor[:1] if tensor.dim() else tensor for tensor in tensors_of(batch)
+                   if tensor.layout is torch.strided and not tensor.is_nested]
         sizes = [(sample.numel(), sample.is_floating_point()) for sample in samples]
         for sample, size in zip(samples, sizes):
             if size == max(sizes):

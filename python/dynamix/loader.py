@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import ctypes
 import functools
 import multiprocessing
@@ -146,6 +147,8 @@ class Batches:
     def start(self) -> int:
         """Returns the turn of the epoch that begins, or goes on."""
         if not self.goes_on:
+            with contextlib.suppress(Broken):
+                self._step.read_rows()  # of gradients that nobody has stepped by
             self._client.start_epoch()
         self.goes_on = self.stands_in = False
         self.fetching.clear()

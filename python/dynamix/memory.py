@@ -86,6 +86,11 @@ class Guard:
         return chosen.rows
 
     def backward(self, loss_of: Loss, batch: Sequence[Any], weight_of: Optional[Weight], micro_batch: int = 0) -> torch.Tensor:
+        step = self._step
+        step.settle()
+        if step.has_run_backward and not step.peers.broken:
+            raise RuntimeError("run.backward() was called twice in one step, and drops the gradients of before: give it the whole batch, of "
+                               "which micro_batch=... makes parts")
         rows = rows_of(batch)
         weight = None if weight_of is None else float(weight_of(*batch))
         if weight is not None:
@@ -107,6 +112,7 @@ class Guard:
             at_once = self._lower(at_once, rows, problem)
         if isinstance(self._model, DistributedDataParallel):
             sum_accumulated(self._model)
+        step.has_run_backward = True
         return loss
 
     def _drop_gradients(self) -> None:

@@ -29,6 +29,7 @@ _POLL_SECONDS = 0.02
 _END_SECONDS = 5  # that a thread which looks into the store is waited for
 _LISTED_MEMBERS = 512  # of larger groups nobody compares connections, which are as many as members on each
 _SAID_BYTES_MAX = 16 << 20  # of what a member says at once
+_SAYS = 1 << 40  # in the row by which a member announces what it says, so that no other row of one number is taken for it
 _alive: "weakref.WeakSet[Peers]" = weakref.WeakSet()
 
 
@@ -190,7 +191,8 @@ class Peers:
         Raises DynamixError where one sends what is none, or too much.
         """
         mine = torch.frombuffer(bytearray(json.dumps(own, default=operator.index).encode()), dtype=torch.uint8)
-        sizes: List[int] = self.gather(torch.tensor([mine.numel()], dtype=torch.int64, device="cpu")).wait()[:, 0].tolist()
+        told = self.gather(torch.tensor([_SAYS + mine.numel()], dtype=torch.int64, device="cpu")).wait()[:, 0].tolist()
+        sizes = [row - _SAYS if row else 0 for row in self.checked(told, says=True)]
         longest = max(sizes)
         if longest > _SAID_BYTES_MAX:
             raise DynamixError(f"member {sizes.index(longest)} says {longest} bytes at once; {_SAID_BYTES_MAX} are taken")
@@ -199,6 +201,16 @@ class Peers:
         rows = self.gather(row).wait()
         return [None if self.elastic and size <= 0 else _read(member, bytes(rows[member, :max(0, size)].numpy()))
                 for member, size in enumerate(sizes)]
+
+    @staticmethod
+    def checked(rows: List[int], says: bool) -> List[int]:
+        """Rows of one number each, 0 of a member that is absent. `says`: this one is about to say something, and does not train. Raises
+        DynamixError where another does the other thing."""
+        if any(row and (row >= _SAYS) != says for row in rows):
+            talks, trains = (next(member for member, row in enumerate(rows) if row and (row >= _SAYS) == said) for said in (True, False))
+            raise DynamixError(f"member {talks} has called run.load_state_dict() and member {trains} has not, which trains: call it on all "
+                               "members, behind the same step")
+        return rows
 
     def from_first(self, own: Any) -> Any:
         """The object of member 0. Waits for it."""

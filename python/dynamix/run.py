@@ -6,6 +6,7 @@ import logging
 import math
 import operator
 import os
+import threading
 import weakref
 from typing import Any, Dict, List, Optional, Sequence, TypeVar, Union
 
@@ -43,6 +44,7 @@ _log = logging.getLogger("dynamix")
 _Sample = TypeVar("_Sample", covariant=True)
 _STATE_VERSION = 2
 _VERSIONS_READ = (1, 2)  # the first has its words in a tensor
+_LATE_SECONDS = 30  # behind which a wait for others is told of
 _MEETING_SECONDS = 60
 _MEETING_SECONDS_AT_EXIT = 1.5  # whoever waits in a collective of the script's for this process need not do so for long
 
@@ -464,7 +466,15 @@ class Run(Stepping):
         if self.came_in:
             raise RuntimeError("this member has come into a training that is under way and has its state; load a checkpoint, "
                                "the model's included, only after run.loader() and `if not run.came_in`")
-        self.restore(state, [limit or 0 for limit in self._peers.gather_objects(self._ready().client.limit)])
+        late = threading.Timer(_LATE_SECONDS, _log.warning, ("member %d has waited for the others in run.load_state_dict() for %g s: it is called "
+                                                             "on all members", self._peers.position, _LATE_SECONDS))
+        late.daemon = True
+        late.start()
+        try:
+            limits = self._peers.gather_objects(self._ready().client.limit)
+        finally:
+            late.cancel()
+        self.restore(state, [limit or 0 for limit in limits])
         if self._loader is not None:
             self._loader.end_iterators()
 

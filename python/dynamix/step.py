@@ -117,14 +117,15 @@ class Step:
         self._given: Optional[float] = None  # by `weigh`
         self._rows: Optional[Gathering] = None
         self._square_sum: Optional[Sum] = None
-        self._row_written = self._on_device = False
+        self._row_written = self._on_device = self.has_run_backward = False
         self._own_squares.clear()
         self._global_squares.clear()
         if self._finite is not None:
             self._finite.forget()
 
     def start_epoch(self) -> None:
-        """What was taken in the epoch before and not trained on counts for nothing."""
+        """What was taken in the epoch before and not stepped by counts for nothing."""
+        self._reset()
         self._forget_batches()
         self.restart_clock()
 
@@ -211,7 +212,7 @@ class Step:
         tokens) say nothing about samples, nor does what lies in a list of them."""
         if self._is_told_of_rows or not dealt:
             return
-        rows = {len(tensor) for tensor in tensors_of(batch) if tensor.dim() > 0}
+        rows = {len(tensor) for tensor in tensors_of(batch) if tensor.dim() > 0 and not tensor.is_nested}
         if len(rows) == 1 and dealt not in rows and dealt not in lengths_of(batch):
             self._odd_rows = (rows.pop(), dealt)
 
@@ -247,7 +248,7 @@ class Step:
         """That weights are given, or none. Known from the first step on; without that, those who give some would wait for the others."""
         is_given = self._given is not None
         if self._weighs is None:
-            rows = self._wait_for(self.peers.gather(torch.tensor([1 + is_given], dtype=torch.int64, device="cpu")))[:, 0].tolist()
+            rows = self.peers.checked(self._wait_for(self.peers.gather(torch.tensor([1 + is_given], device="cpu")))[:, 0].tolist(), says=False)
             if {1, 2} <= set(rows):  # 0: of one that is absent
                 raise DynamixError(f"run.weight() was called in this step on member {rows.index(2)} and not on member {rows.index(1)}: call it on "
                                    "all members in each step, with 0 where there is nothing to weigh, or never")
@@ -585,7 +586,6 @@ class Step:
     def drop(self) -> None:
         """Nothing of the step under way counts, and members may have come."""
         self._weighs = None
-        self._reset()
         self.start_epoch()
         self.progress = self.client.status().progress
 

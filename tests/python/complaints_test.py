@@ -6,6 +6,7 @@ import io
 import itertools
 import logging
 import sys
+import time
 import unittest
 import warnings
 from unittest import mock
@@ -94,6 +95,80 @@ def load_late(rank, _):
     for batch in script.loader:
         script.step(batch)
     return text, everyone(script.used)
+
+
+def load_on_one(rank, _):
+    """Behind run.loader."""
+    script = Script(rank, wrapped=False)
+    try:
+        if rank == 0:
+            script.run.load_state_dict(script.run.state_dict())
+        for batch in script.loader:
+            script.step(batch)
+    except dynamix.DynamixError as problem:
+        return str(problem)
+    return ""
+
+
+def load_later(rank, _):
+    script = Script(rank)
+    with mock.patch("dynamix.run._LATE_SECONDS", 0.1):
+        time.sleep(rank)
+        script.run.load_state_dict(script.run.state_dict())
+    return script.told.getvalue()
+
+
+def end_amid_a_step(rank, _, way, workers=0):
+    """Epochs of six batches, whose last gradients are summed and not stepped by."""
+    script, steps = Script(rank, num_workers=workers), 0
+    script.optimizer.zero_grad()
+    for _ in range(3):
+        for number, (numbers, values) in enumerate(script.loader):
+            script.called(values).square().mean().backward()
+            if way == "break" and number == 5:
+                break
+            if way == "continue" and number == 5 or way == "accumulate" and number % 4 < 3:
+                continue
+            script.optimizer.step()
+            script.optimizer.zero_grad()
+            steps += 1
+    return steps, script.run.status.step
+
+
+def collate_sparse(rank, _, kind):
+    def collate(items):
+        values = [value for _, value in items]
+        if kind == "sparse":
+            return torch.stack(values).to_sparse()
+        return torch.nested.nested_tensor(values, layout=torch.jagged if kind == "jagged" else torch.strided)
+
+    script, steps = Script(rank, collate_fn=collate), 0
+    for batch in script.loader:
+        values = batch.to_dense() if kind == "sparse" else torch.stack(list(batch.unbind()))
+        script.step((torch.arange(len(values)), values))
+        steps += 1
+    return steps
+
+
+def delay_some(rank, _):
+    model = nn.Linear(4, 1)
+    wrapped = DistributedDataParallel(model, delay_all_reduce_named_params=[("bias", model.bias)], param_to_hook_all_reduce=model.weight)
+    try:
+        dynamix.join(wrapped, torch.optim.SGD(model.parameters(), lr=0.1), agent="off")
+    except NotImplementedError as problem:
+        return str(problem)
+    return ""
+
+
+def backward_twice(rank, _, wrapped):
+    """As a micro-batch each."""
+    script = Script(rank, wrapped=wrapped)
+    try:
+        for _, values in script.loader:
+            script.run.backward(lambda part: script.called(part).square().mean(), values)
+    except RuntimeError as problem:
+        return str(problem), script.run.taken
+    return "", 0
 
 
 def accumulate_by_flag(rank, _):
@@ -399,6 +474,30 @@ class Complaints(unittest.TestCase):
         for text, used in ranks.run(load_late, 2):
             self.assertIn("load the state before iter(loader)", text)
             self.assertEqual(used, [*range(SAMPLES)])
+
+    def test_of_a_state_that_one_member_loads(self):
+        for text in ranks.run(load_on_one, 2):
+            self.assertIn("member 0 has called run.load_state_dict() and member 1 has not", text)
+        told, other = ranks.run(load_later, 2)
+        self.assertEqual((told, other), ("member 0 has waited for the others in run.load_state_dict() for 0.1 s: it is called on all members\n", ""))
+
+    def test_of_gradients_that_an_epoch_ends_behind(self):
+        for way, workers, steps in (("accumulate", 0, 12), ("accumulate", 1, 12), ("continue", 0, 15), ("break", 0, 15)):
+            self.assertEqual(ranks.run(end_amid_a_step, 2, way, workers), [(3 if way == "accumulate" else 15, steps)] * 2, way)
+
+    def test_of_batches_that_are_sparse_or_nested(self):
+        for kind in ("sparse", "jagged", "nested"):
+            self.assertEqual(ranks.run(collate_sparse, 2, kind), [6, 6], kind)
+
+    def test_of_sums_that_the_wrapped_model_delays(self):
+        for text in ranks.run(delay_some, 2):
+            self.assertIn("delay_all_reduce_named_params: DistributedDataParallel sums", text)
+
+    def test_of_guarded_batches_that_are_meant_as_micro_batches(self):
+        for wrapped in (True, False):
+            for text, taken in ranks.run(backward_twice, 2, wrapped):
+                self.assertIn("run.backward() was called twice in one step", text)
+                self.assertEqual(taken, 2)
 
     def test_of_accumulation_by_a_flag_of_the_model(self):
         for worst in ranks.run(accumulate_by_flag, 2):

@@ -1,6 +1,7 @@
 """What a member of a script's group that lies can make the others do: end, and nothing else."""
 import io
 import pathlib
+import pickle
 import tempfile
 import unittest
 
@@ -13,6 +14,7 @@ from torch.optim.swa_utils import SWALR
 
 import dynamix
 from dynamix.elastic import _load, _state_of
+from dynamix.peers import _SAYS as SAYS
 from dynamix.peers import Peers
 
 
@@ -32,6 +34,10 @@ def hear_commands(rank, _, path, through_torch):
     try:
         if rank == 0 and not through_torch:
             return peers.gather_objects("its own")
+        if not through_torch:
+            said = torch.frombuffer(bytearray(pickle.dumps(Commands(path))), dtype=torch.uint8)
+            peers.gather(torch.tensor([SAYS + len(said)])).wait()
+            return str(peers.gather(said).wait())
         heard = [None, None]
         torch.distributed.all_gather_object(heard, Commands(path) if rank else "its own", group=peers._side)
         return str(heard)
@@ -43,7 +49,7 @@ def hear_too_much(rank, _, size):
     """Member 1 announces that many bytes, and sends none."""
     peers = Peers()
     if rank:
-        peers.gather(torch.tensor([size])).wait()
+        peers.gather(torch.tensor([SAYS + size])).wait()
         return ""
     try:
         return str(peers.gather_objects("its own"))
