@@ -6,8 +6,10 @@ which schedulers do themselves.
 from __future__ import annotations
 
 import copyreg
+import functools
 import gc
 import logging
+import sys
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple, Type
 
@@ -304,11 +306,15 @@ def swap_optimizer(optimizer: Optimizer, run: Round, number: int = 0) -> Swap:
         original.zero_grad(self, *args, **kwargs)
         run.clear_gradients()
 
-    step.hooked = True  # type: ignore[attr-defined]  # Torch need not wrap it for its profiler: the inner one is
-    swap = Swap(optimizer, {"step": step, "zero_grad": zero_grad, _JOINED: True})
+    outer: Any = functools.wraps(original.step)(step)  # a GradScaler looks at the names of its arguments
+    compiler: Any = torch.compiler
+    if "torch._dynamo" in sys.modules:  # which would trace what the run does
+        outer, zero_grad = compiler.disable(outer), compiler.disable(zero_grad)
+    outer.hooked = True  # Torch need not wrap it for its profiler: the inner one is
+    swap = Swap(optimizer, {"step": outer, "zero_grad": zero_grad, _JOINED: True})
     patched[0] = swap.hide("step")
     if getattr(patched[0], "_wrapped_by_lr_sched", False):  # what a scheduler looks for
-        step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+        outer._wrapped_by_lr_sched = True
     return swap
 
 

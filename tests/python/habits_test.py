@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import unittest
+import warnings
 
 import numpy
 import ranks
@@ -215,6 +216,65 @@ class Losses(unittest.TestCase):
             run.close()
             expected = {"report": [3.0, 3.0], "nothing": [math.nan] * 2}.get(way, losses)
             numpy.testing.assert_allclose(told, expected, rtol=1e-6, err_msg=way)
+
+
+class Scaling(torch.optim.SGD):
+    """Unscales by the GradScaler that it is given, as fused optimisers do."""
+
+    _step_supports_amp_scaling = True
+
+    def step(self, closure=None, *, grad_scaler=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if grad_scaler is not None and parameter.grad is not None:
+                    parameter.grad.div_(grad_scaler.get_scale())
+        if grad_scaler is not None:
+            grad_scaler._check_inf_per_device(self)
+        return super().step(closure)
+
+
+class Steps(unittest.TestCase):
+    """Of an optimiser, in the forms that scripts call them."""
+
+    def train(self, make=torch.optim.SGD, scaler=None, compiles=False, joins=True):
+        """The weights behind five steps, and the run's own count of them."""
+        torch.manual_seed(1)
+        model, data = nn.Linear(3, 1), torch.utils.data.TensorDataset(torch.randn(20, 3))
+        optimizer = make(model.parameters(), lr=0.01)
+        run = dynamix.join(model, optimizer, agent="off", scaler=scaler) if joins else None
+        loader = run.loader(data, batch_size=4, shuffle=False) if joins else torch.utils.data.DataLoader(data, 4)
+
+        def move():
+            optimizer.step()
+            optimizer.zero_grad()
+
+        if compiles:
+            move = torch.compile(move, backend="eager")
+        for values, in loader:
+            loss = model(values).square().mean()
+            if scaler is None:
+                loss.backward()
+                move()
+            else:
+                optimizer.zero_grad()
+                scaler.scale(loss).backward()
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", FutureWarning)
+                    scaler.step(optimizer)
+                scaler.update()
+        steps = run.status.step if joins else 5
+        if joins:
+            run.close(again=True)
+        return steps, model.weight.tolist()
+
+    def test_that_take_the_grad_scaler(self):
+        def scaler():
+            return torch.amp.GradScaler("cpu", init_scale=64.0)
+
+        self.assertEqual(self.train(Scaling, scaler()), self.train(Scaling, scaler(), joins=False))
+
+    def test_that_are_compiled(self):
+        self.assertEqual(self.train(compiles=True), self.train())
 
 
 class CommandLine(unittest.TestCase):
