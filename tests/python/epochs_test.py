@@ -1,10 +1,71 @@
 """Epochs that a framework cuts short, and the data that it chooses."""
+import io
+import logging
 import os
 import tempfile
 import unittest
 
 import integrations_test
+import torch
 from integrations_test import lightning_training, train, trainer_training
+
+
+class Groups(torch.utils.data.BatchSampler):
+    """Of a script's own."""
+
+
+class Order(torch.utils.data.RandomSampler):
+    """Of a script's own."""
+
+
+def accelerate_loop(rank, world, way):
+    """Batches trained on, steps made by the run, what was told; or why nothing was."""
+    integrations_test.as_torchrun(rank, world)
+    from dynamix.integrations.accelerate import Accelerator
+
+    told = io.StringIO()
+    logging.getLogger("dynamix").addHandler(logging.StreamHandler(told))
+    data = torch.utils.data.TensorDataset(torch.arange(16), torch.randn(16, 3))
+    options = {"none": {"batch_size": 2, "shuffle": True, "collate_fn": lambda items: None if any(int(item[0]) == 5 for item in items) else items},
+               "groups": {"batch_sampler": Groups(torch.utils.data.RandomSampler(data), 4, False)},
+               "order": {"batch_size": 4, "sampler": Order(data)}, "apart": {"batch_size": 4}}[way]
+    loader = torch.utils.data.DataLoader(data, **options)
+    accelerator, model = Accelerator(dynamix={"agent": "off"}), torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    try:
+        if way == "apart":
+            model, optimizer = accelerator.prepare(model, optimizer)
+            loader = accelerator.prepare(loader)
+        else:
+            model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    except NotImplementedError as problem:
+        return str(problem)
+    trained = 0
+    for batch in loader:
+        if batch is None:
+            continue
+        values = batch[1] if way == "apart" else torch.stack([item[1] for item in batch])
+        accelerator.backward(model(values).mean())
+        optimizer.step()
+        optimizer.zero_grad()
+        trained += 1
+    joined = accelerator.dynamix_run
+    return trained, joined.epoch if joined is not None else -1, told.getvalue()
+
+
+@integrations_test.needs("accelerate")
+class Accelerate(integrations_test.Framework):
+    def test_goes_on_behind_a_batch_that_is_none(self):
+        self.assertEqual(train(accelerate_loop, 1, way="none"), [(7, 1, "")])
+
+    def test_refuses_samplers_of_the_script_s_own(self):
+        for way, name in (("groups", "Groups"), ("order", "Order")):
+            self.assertIn(f"{name} would:", train(accelerate_loop, 1, way=way)[0])
+
+    def test_warns_where_it_never_joins(self):
+        trained, _, told = train(accelerate_loop, 1, way="apart")[0]
+        self.assertEqual(trained, 4)
+        self.assertRegex(told, r"^accelerator.backward\(\) comes before dynamix has joined: .*\n$")
 
 
 @integrations_test.needs("lightning")
@@ -25,8 +86,31 @@ class Lightning(integrations_test.Framework):
             train(lightning_training, 1, reload_dataloaders_every_n_epochs=1)
 
 
+def own_loader(rank, world):
+    import transformers
+
+    from dynamix.integrations.transformers import Trainer
+
+    class Own(Trainer):
+        def get_train_dataloader(self):
+            return torch.utils.data.DataLoader(self.train_dataset, batch_size=4)
+
+    integrations_test.as_torchrun(rank, world)
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = transformers.TrainingArguments(folder, use_cpu=True, report_to="none", save_strategy="no", disable_tqdm=True)
+        trainer = Own(torch.nn.Linear(3, 1), arguments, train_dataset=[{"x": torch.ones(3)}] * 8, dynamix={"agent": "off"})
+        try:
+            trainer.train()
+        except NotImplementedError as problem:
+            return str(problem)
+    return ""
+
+
 @integrations_test.needs("transformers", "accelerate")
 class TransformersTrainer(integrations_test.Framework):
+    def test_says_where_a_loader_of_a_subclass_s_own_is_in_front(self):
+        self.assertIn("class MyTrainer(Joins, YourTrainer)", train(own_loader, 1)[0])
+
     def test_goes_on_behind_an_epoch_whose_rest_was_dropped(self):
         with tempfile.TemporaryDirectory() as folder:
             options = {"watch": False, "dataloader_drop_last": True, "folder": folder}

@@ -28,6 +28,7 @@ from .micro_batches import MicroBatches
 from .source import refuse_sharded, source_of
 
 _log = logging.getLogger("dynamix")
+_NOTHING: Any = object()  # behind the last batch, which may be None
 #: Of accelerate's GradientAccumulationPlugin: how it has to be, and why.
 _ACCUMULATION = (("sync_each_batch", False, "gradients are exchanged once a step, which gives the same sums"),
                  ("sync_with_dataloader", True, "an epoch's last step takes what is left of it"))
@@ -98,10 +99,10 @@ class TrainingLoader(DataLoaderStateMixin):
         self.in_epoch = True
         try:
             source = iter(loader)
-            batch = next(source, None)
-            while batch is not None:
-                following = next(source, None)
-                self.end_of_dataloader = following is None
+            batch = next(source, _NOTHING)
+            while batch is not _NOTHING:
+                following = next(source, _NOTHING)
+                self.end_of_dataloader = following is _NOTHING
                 micro_batches.begin()
                 yield batch if self._device is None else send_to_device(batch, self._device)
                 batch = following
@@ -173,6 +174,7 @@ class Accelerator(_Accelerator):
         self._micro_batches: Optional[MicroBatches] = None
         self._accumulates = False
         self._before: Optional[Run] = None  # whose model `free_memory` has let go
+        self._is_told_of_none = False
         self.dynamix_run: Optional[Run] = None  #: None before it has joined
 
     @property
@@ -258,6 +260,10 @@ class Accelerator(_Accelerator):
                 self._accumulates = False
 
     def backward(self, loss: Any, **kwargs: Any) -> None:
+        if self.dynamix_run is None and not self._is_told_of_none:
+            self._is_told_of_none = True
+            _log.warning("accelerator.backward() comes before dynamix has joined: this trains as without it. Prepare the model, its optimiser "
+                         "and the training DataLoader in one call of accelerator.prepare(), or give that loader shuffle=True")
         if self._accumulates and self._micro_batches is not None:
             factor = self._micro_batches.factor(self.gradient_accumulation_steps, self.sync_gradients)
             loss = loss if factor == 1 else loss * factor

@@ -15,6 +15,8 @@ from ..stream import Stream
 _OPTIONS = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "generator",
             "prefetch_factor", "persistent_workers", "in_order")
 
+_SAMPLERS_OF = ("torch", "torchdata", "accelerate")
+
 
 class Source(NamedTuple):
     """The arguments of `run.loader`."""
@@ -49,12 +51,19 @@ def batches_problem(loader: Any) -> str:
         return ""
     if batches is None or getattr(batches, "batch_size", None) is None:
         return "the run decides the batches: give the DataLoader a batch_size, and no batch_sampler"
+    if not _is_known(batches):
+        return f"the run decides the batches, and {type(batches).__name__} would: give the DataLoader a batch_size, and no batch_sampler"
     sampler = batches.sampler
     if isinstance(sampler, RandomSampler) and (sampler.replacement or sampler.num_samples != len(dataset)):
         return "the run deals each sample once an epoch: leave replacement and num_samples out of the RandomSampler"
-    if not isinstance(sampler, (RandomSampler, SequentialSampler)):
+    if not isinstance(sampler, (RandomSampler, SequentialSampler)) or not _is_known(sampler):
         return f"the run deals the samples, and {type(sampler).__name__} would: leave the sampler out, shuffle=True or False stays"
     return ""
+
+
+def _is_known(sampler: Any) -> bool:
+    """It is no class of the script's own, whose order or batches would be lost."""
+    return type(sampler).__module__.partition(".")[0] in _SAMPLERS_OF
 
 
 def source_of(loader: Any) -> Source:

@@ -167,7 +167,9 @@ class Joins:
     def set_initial_training_values(self, args: Any, dataloader: Any) -> Tuple[Any, ...]:
         trainer: Any = super()
         values = list(trainer.set_initial_training_values(args, dataloader))
-        assert self._batches is not None
+        if self._batches is None:
+            raise NotImplementedError(f"{type(self).__name__} has a get_train_dataloader() in front of dynamix's, which so never sees the data: "
+                                      "put Joins in front of the class that has it, class MyTrainer(Joins, YourTrainer)")
         values[1] = max(1, len(self._batches.dataset))  # steps of an epoch: `get_batch_samples` ends it
         values[5] = _StepsInEpoch.of(self._batches)
         if args.max_steps > 0:
