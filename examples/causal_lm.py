@@ -106,6 +106,8 @@ def main():
                 loss.backward()
                 run.report(loss=loss.detach())
                 optimizer.step()
+            if run.status.stop:
+                break
             loss = test_loss(net, kept)
             run.evaluated(test_loss=loss)
             if rank == 0:

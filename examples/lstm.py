@@ -69,6 +69,8 @@ def main():
                 run.report(loss=loss.detach())
                 optimizer.step()
                 losses.append(loss.item())
+            if run.status.stop:
+                break
             if rank == 0:
                 print(f"epoch {epoch}: loss {sum(losses) / len(losses):.3f}, batch sizes {run.status.batches}", flush=True)
 

@@ -89,6 +89,8 @@ def main():
                 right, asked = right + correct, asked + run.counted
                 run.report(loss=loss.detach(), correct=correct)
                 optimizer.step()
+            if run.status.stop:
+                break
             if rank == 0:
                 print(f"epoch {epoch}: {right / asked:.3f} of the choices found, batch sizes {run.status.batches}",
                       flush=True)

@@ -86,6 +86,8 @@ def main():
                 run.report(loss=loss.detach())
                 optimizer.step()
                 losses, letters = losses + loss.item() * count, letters + count
+            if run.status.stop:
+                break
             if rank == 0:
                 print(f"epoch {epoch}: loss {losses / letters:.3f}, batch sizes {run.status.batches}", flush=True)
 
