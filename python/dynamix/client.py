@@ -209,6 +209,6 @@ class Client:
         self._check(self._library.dynamix_regroup(self.handle, ctypes.addressof(flags), len(present)))
 
     def finish(self, succeeded: bool, reason: str) -> None:
-        self._check(self._library.dynamix_finish(self.handle, int(succeeded), reason.encode()))
+        self._check(self._library.dynamix_finish(self.handle, int(succeeded), reason.encode(errors="replace")))
         if succeeded and self._key is not None:
             _told_end.add(self._key)

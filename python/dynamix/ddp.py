@@ -172,6 +172,12 @@ class Hook:
         return left
 
 
+def is_served(model: DistributedDataParallel) -> bool:
+    """It has joined a run that is open."""
+    hook = _hooks.get(model)
+    return hook is not None and not hook.is_free
+
+
 def _hook(state: Hook, bucket: _distributed.GradBucket) -> _Future[torch.Tensor]:
     future: _Future[torch.Tensor] = state.reduce(bucket)
     return future

@@ -59,9 +59,7 @@ class Equality:
     rate of the first optimiser's first group."""
 
     def __init__(self, model: torch.nn.Module, peers: Peers) -> None:
-        module: Any = model.module if isinstance(model, DistributedDataParallel) else model
-        own = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # which DistributedDataParallel leaves to each member
-        self._parameters = [parameter for name, parameter in module.named_parameters() if parameter.requires_grad and name not in own]
+        self._module: Any = model.module if isinstance(model, DistributedDataParallel) else model
         self._peers = peers
         self._looked: Optional[Tuple[int, int]] = None  # the epoch and the group's generation
         self._to_look = [other_parameters, other_rates]
@@ -88,6 +86,8 @@ class Equality:
 
     def _norm(self) -> float:
         """Waits for a device once. In 32 bits, since some have no more."""
-        norms = [torch.linalg.vector_norm(as_real(parameter.detach()).reshape(-1)[:_NUMBERS].float()) for parameter in self._parameters]
+        own = getattr(self._module, "_ddp_params_and_buffers_to_ignore", ())  # which DistributedDataParallel leaves to each member
+        norms = [torch.linalg.vector_norm(as_real(parameter.detach()).reshape(-1)[:_NUMBERS].float())
+                 for name, parameter in self._module.named_parameters() if parameter.requires_grad and name not in own]
         norm = float(torch.linalg.vector_norm(torch.stack([each.to(norms[0].device) for each in norms]))) if norms else 0.0
         return norm if math.isfinite(norm) else math.nan

@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subs
 from . import structures as raw
 from .client import Client, DynamixError
 from .draws import Draws
+from .leaving import told
 from .peers import Broken, Peers
 from .pieces import Pieces
 from .step import Step
@@ -258,6 +259,26 @@ class WorkerStart:
             self._then(worker)
 
 
+class _Epoch(Iterator[Any]):
+    """What a loop iterates over. Behind an error of the data set's a generator would end as an epoch does."""
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches = batches
+        self._problem = ""
+
+    def __next__(self) -> Any:
+        if self._problem:
+            raise RuntimeError(f"this iterator has ended with an error, and not with its epoch ({self._problem}): catch errors in the data set's "
+                               "own __getitem__, or begin a new iterator")
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise
+        except Exception as problem:
+            self._problem = told(problem)
+            raise
+
+
 class Loader(DataLoader[_Sample]):
     """A DataLoader whose batches are those of a run. `len()` is the number of steps that an epoch has at the present batch
     sizes."""
@@ -316,7 +337,7 @@ class Loader(DataLoader[_Sample]):
         check_accumulation()
         began = self._step.fetching()
         source = self._fetch()
-        return self._deliver(source, self._batches.turn, began)
+        return _Epoch(self._deliver(source, self._batches.turn, began))
 
     def _fetch(self) -> Iterator[Any]:
         """Torch's own iterator, which starts its workers where they do not live yet."""

@@ -16,8 +16,10 @@ from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set,
 import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.optim.lr_scheduler import ChainedScheduler, ReduceLROnPlateau
 from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from .ddp import is_served
 
 _log = logging.getLogger("dynamix")
 #: The optimisers of torch.optim. Those whose step does not grow with the gradient: their rate follows the square root of
@@ -55,6 +57,10 @@ class Steps(Protocol):
     @property
     def progress(self) -> float:
         """In steps of the base batch."""
+
+    @property
+    def steps_made(self) -> int:
+        """Optimisers' steps since the run began, or none made."""
 
     @property
     def batches_taken(self) -> int:
@@ -245,7 +251,7 @@ class Round:
 def _warn_of_plain_means(stepped: Set[int]) -> None:
     """Of a DistributedDataParallel whose parameters are stepped beside the run. Looks through all objects, so once an optimiser."""
     found = next((each for each in gc.get_objects() if DistributedDataParallel in type(each).__mro__  # isinstance asks a dead proxy
-                  and any(id(parameter) in stepped for parameter in each.parameters())), None)
+                  and not is_served(each) and any(id(parameter) in stepped for parameter in each.parameters())), None)
     if found is not None:
         _log.warning("a DistributedDataParallel (of a %s) is trained beside the run and has not joined: its gradients are the plain mean "
                      "over the workers, which with unequal batches is not that of the joined batch. Put both models into one module, "
@@ -256,17 +262,24 @@ def _warn_of_plain_means(stepped: Set[int]) -> None:
 def refuse_others(own: Sequence[Optimizer], model: torch.nn.Module, stepping: Round, is_training: Callable[[], bool]) -> Any:
     """Other optimisers of the model's parameters step beside the run: it would neither drop their steps nor follow their
     rates, so they raise an error. Returns a handle whose `remove` ends this."""
-    ours, given = {id(innermost(optimizer)) for optimizer in own}, list(own)
+    ours, given = {id(innermost(optimizer)) for optimizer in own}, len(own)
     seen: Set[int] = set()  # optimisers of other parameters, each looked at once
+    model_of, stepping_of = weakref.ref(model), weakref.ref(stepping)  # the hook outlives a run that nobody closes
 
     def check(optimizer: Optimizer, _: Any, __: Any) -> None:
-        if stepping.is_stepping or not is_training() or id(innermost(optimizer)) in ours:
+        model, stepping = model_of(), stepping_of()
+        if model is None or stepping is None or stepping.is_stepping or not is_training():
+            return
+        if id(innermost(optimizer)) in ours:
+            if not _rates_are_zero(optimizer):
+                raise RuntimeError(f"{type(optimizer).__name__}.step was kept from before dynamix.join, and steps beside the run: call "
+                                   "optimizer.step(), or keep it behind dynamix.join")
             return
         trained = {id(parameter) for parameter in model.parameters()}
         held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         if any(id(each) in trained and each.grad is not None for each in held) and not _rates_are_zero(optimizer):
             raise RuntimeError(f"{type(optimizer).__name__} steps parameters of the model that joined, and did not join: give "
-                               f"all its optimisers, dynamix.join(model, [first, second]); {len(given)} was given")
+                               f"all its optimisers, dynamix.join(model, [first, second]); {given} was given")
         if id(optimizer) not in seen:
             seen.add(id(optimizer))
             _warn_of_plain_means({id(parameter) for parameter in held} - trained)
@@ -332,6 +345,8 @@ def swap_scaler(scaler: Any, run: Steps) -> Swap:
 def has_ended(scheduler: Any) -> bool:
     """OneCycleLR refuses to go on behind its last step, which progress may reach within an epoch. It stays there."""
     total = getattr(scheduler, "total_steps", None)
+    if isinstance(scheduler, ChainedScheduler):
+        return any(map(has_ended, scheduler._schedulers))
     return isinstance(total, int) and scheduler.last_epoch >= total
 
 
@@ -347,12 +362,14 @@ class Schedule:
             raise TypeError(f"scheduler={type(scheduler).__name__}: give only schedulers that step once a batch; others "
                             "are left as they are")
         self.steps = 0
+        self._seen = self._rushes = 0  # the optimiser's steps at the newest call, and calls in a row that came behind several
         original: Type[Any] = type(scheduler)
 
         def step(instance: Any, *args: Any, **kwargs: Any) -> None:
             if args or kwargs:  # to an epoch that the user names
                 original.step(instance, *args, **kwargs)
                 return
+            self._look(run.steps_made)
             target = int(run.progress + 1e-6)
             while self.steps < target and not has_ended(instance):
                 self.steps += 1
@@ -364,6 +381,14 @@ class Schedule:
     def target(self) -> Any:
         """The scheduler."""
         return self._swap.target
+
+    def _look(self, made: int) -> None:
+        """Tells once of a scheduler that steps once an epoch."""
+        self._rushes = self._rushes + 1 if made > self._seen + 1 else 0 if self._rushes < 2 else self._rushes
+        self._seen = made
+        if self._rushes == 2:
+            _log.warning("%s.step() comes behind several steps of the optimiser, and a scheduler of dynamix.join(scheduler=...) advances with each "
+                         "of them: leave one that steps once an epoch out of it", type(self.target).__name__)
 
     def undo(self) -> None:
         self._swap.undo()

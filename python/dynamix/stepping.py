@@ -27,6 +27,7 @@ class Stepping(Membership):
     _is_told_of_unmade = False
     _equality: Optional[Equality]
     _round: Round
+    steps_made = 0  # by optimisers, and steps that were left out
 
     def average_gradients(self) -> None:
         raise NotImplementedError
@@ -87,6 +88,7 @@ class Stepping(Membership):
     def after_step(self, skipped: bool) -> None:
         if not self._closed and self._step is not None:
             self._step.complete(skipped)
+            self.steps_made += 1
             if isinstance(self._peers, Members) and self._peers.somebody_comes():
                 self._peers.fail("a member comes")
                 self._regroup()

@@ -150,27 +150,6 @@ def collate_sparse(rank, _, kind):
     return steps
 
 
-def delay_some(rank, _):
-    model = nn.Linear(4, 1)
-    wrapped = DistributedDataParallel(model, delay_all_reduce_named_params=[("bias", model.bias)], param_to_hook_all_reduce=model.weight)
-    try:
-        dynamix.join(wrapped, torch.optim.SGD(model.parameters(), lr=0.1), agent="off")
-    except NotImplementedError as problem:
-        return str(problem)
-    return ""
-
-
-def backward_twice(rank, _, wrapped):
-    """As a micro-batch each."""
-    script = Script(rank, wrapped=wrapped)
-    try:
-        for _, values in script.loader:
-            script.run.backward(lambda part: script.called(part).square().mean(), values)
-    except RuntimeError as problem:
-        return str(problem), script.run.taken
-    return "", 0
-
-
 def accumulate_by_flag(rank, _):
     """As nanoGPT does it, without no_sync."""
     script = Script(rank)
@@ -488,16 +467,6 @@ class Complaints(unittest.TestCase):
     def test_of_batches_that_are_sparse_or_nested(self):
         for kind in ("sparse", "jagged", "nested"):
             self.assertEqual(ranks.run(collate_sparse, 2, kind), [6, 6], kind)
-
-    def test_of_sums_that_the_wrapped_model_delays(self):
-        for text in ranks.run(delay_some, 2):
-            self.assertIn("delay_all_reduce_named_params: DistributedDataParallel sums", text)
-
-    def test_of_guarded_batches_that_are_meant_as_micro_batches(self):
-        for wrapped in (True, False):
-            for text, taken in ranks.run(backward_twice, 2, wrapped):
-                self.assertIn("run.backward() was called twice in one step", text)
-                self.assertEqual(taken, 2)
 
     def test_of_accumulation_by_a_flag_of_the_model(self):
         for worst in ranks.run(accumulate_by_flag, 2):

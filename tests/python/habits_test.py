@@ -1,8 +1,10 @@
 """The package has the habits of Torch's: help, no state of the process's, threads, cells of a notebook."""
 import code
 import contextlib
+import gc
 import inspect
 import io
+import logging
 import math
 import os
 import pydoc
@@ -11,11 +13,14 @@ import sys
 import threading
 import unittest
 import warnings
+import weakref
 
 import numpy
 import ranks
 import torch
+from complaints_test import Script, data
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 import dynamix
 
@@ -236,7 +241,7 @@ class Scaling(torch.optim.SGD):
 class Steps(unittest.TestCase):
     """Of an optimiser, in the forms that scripts call them."""
 
-    def train(self, make=torch.optim.SGD, scaler=None, compiles=False, joins=True):
+    def train(self, make=torch.optim.SGD, scaler=None, compiles=False, joins=True, move=None):
         """The weights behind five steps, and the run's own count of them."""
         torch.manual_seed(1)
         model, data = nn.Linear(3, 1), torch.utils.data.TensorDataset(torch.randn(20, 3))
@@ -244,12 +249,11 @@ class Steps(unittest.TestCase):
         run = dynamix.join(model, optimizer, agent="off", scaler=scaler) if joins else None
         loader = run.loader(data, batch_size=4, shuffle=False) if joins else torch.utils.data.DataLoader(data, 4)
 
-        def move():
+        def step():
             optimizer.step()
             optimizer.zero_grad()
 
-        if compiles:
-            move = torch.compile(move, backend="eager")
+        move = move or (torch.compile(step, backend="eager") if compiles else step)
         for values, in loader:
             loss = model(values).square().mean()
             if scaler is None:
@@ -273,8 +277,167 @@ class Steps(unittest.TestCase):
 
         self.assertEqual(self.train(Scaling, scaler()), self.train(Scaling, scaler(), joins=False))
 
+    def test_that_are_kept_from_before_joining(self):
+        kept = []
+
+        class Kept(torch.optim.SGD):
+            def __init__(self, *args, **options):
+                super().__init__(*args, **options)
+                kept.append(self.step)
+
+        with self.assertRaisesRegex(RuntimeError, "Kept.step was kept from before dynamix.join"):
+            self.train(lambda *args, **options: (kept.clear(), Kept(*args, **options))[1], move=lambda: kept[0]())
+
+    def test_of_a_schedule_that_steps_once_an_epoch(self):
+        for every, lines in ((1, 0), (5, 1)):
+            model = nn.Linear(3, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+            schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)
+            run = dynamix.join(model, optimizer, scheduler=schedule, agent="off")
+            loader = run.loader(torch.utils.data.TensorDataset(torch.randn(20, 3)), batch_size=4)
+            with self.assertLogs("dynamix") as told:
+                logging.getLogger("dynamix").warning("begins")
+                for _ in range(4):
+                    for number, (values, ) in enumerate(loader, 1):
+                        model(values).square().mean().backward()
+                        optimizer.step()
+                        if number % every == 0:
+                            schedule.step()
+            run.close(again=True)
+            self.assertEqual(sum("StepLR.step() comes behind several steps" in line for line in told.output), lines)
+
+    def test_of_a_schedule_that_is_chained_stay_at_its_end(self):
+        model = nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        schedule = torch.optim.lr_scheduler.ChainedScheduler([torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=3)])
+        with dynamix.join(model, optimizer, scheduler=schedule, agent="off") as run:
+            for values, in run.loader(torch.utils.data.TensorDataset(torch.randn(20, 3)), batch_size=4):
+                model(values).square().mean().backward()
+                optimizer.step()
+                schedule.step()
+            self.assertEqual(run.status.step, 5)
+
     def test_that_are_compiled(self):
         self.assertEqual(self.train(compiles=True), self.train())
+
+
+class Damaged(torch.utils.data.Dataset):
+    """Its sample 5 cannot be read; the file's name is no UTF-8."""
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, number):
+        if number == 5:
+            raise OSError(f"cannot read {os.fsdecode(bytes([255]))}")
+        return torch.ones(3)
+
+
+class Errors(unittest.TestCase):
+    def join(self):
+        model = nn.Linear(3, 1)
+        run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent="off")
+        return run, run.loader(Damaged(), batch_size=4, shuffle=False)
+
+    def test_of_the_data_set_are_no_end_of_the_epoch(self):
+        run, loader = self.join()
+        iterator = iter(loader)
+        next(iterator)
+        self.assertRaises(OSError, next, iterator)
+        for _ in range(2):
+            self.assertRaisesRegex(RuntimeError, "ended with an error, and not with its epoch .*OSError: cannot read", next, iterator)
+        run.close()
+
+    def test_with_names_that_are_no_text_stay_themselves(self):
+        run, loader = self.join()
+        with self.assertRaises(OSError), run:
+            list(loader)
+
+
+def leave_open():
+    """Whether the model of a run that nobody closes goes with it."""
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    run = dynamix.join(model, optimizer, agent="off")
+    for values, in run.loader(torch.utils.data.TensorDataset(torch.randn(16, 3)), batch_size=4):
+        model(values).square().mean().backward()
+        optimizer.step()
+    return weakref.ref(model)
+
+
+class Memory(unittest.TestCase):
+    def test_of_a_run_that_nobody_closes_is_freed(self):
+        model = leave_open()
+        gc.collect()
+        self.assertIsNone(model())
+
+
+def delay_some(rank, _):
+    model = nn.Linear(4, 1)
+    wrapped = DistributedDataParallel(model, delay_all_reduce_named_params=[("bias", model.bias)], param_to_hook_all_reduce=model.weight)
+    try:
+        dynamix.join(wrapped, torch.optim.SGD(model.parameters(), lr=0.1), agent="off")
+    except NotImplementedError as problem:
+        return str(problem)
+    return ""
+
+
+def backward_twice(rank, _, wrapped):
+    """As a micro-batch each."""
+    script = Script(rank, wrapped=wrapped)
+    try:
+        for _, values in script.loader:
+            script.run.backward(lambda part: script.called(part).square().mean(), values)
+    except RuntimeError as problem:
+        return str(problem), script.run.taken
+    return "", 0
+
+
+def unfreeze(rank, _):
+    """Behind DistributedDataParallel, which sums no gradients of what was frozen then."""
+    script = Script(rank)
+    script.run.close()
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1)).double()
+    model[0].requires_grad_(False)
+    script.called = DistributedDataParallel(model)
+    script.optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    script.run = dynamix.join(script.called, script.optimizer, agent="off")
+    loader = script.run.loader(data(), batch_size=4)
+    for epoch in range(3):
+        model[0].requires_grad_(epoch > 0)
+        for batch in loader:
+            script.step(batch)
+    return script.told.getvalue()
+
+
+def train_two(rank, _):
+    """Of runs of their own."""
+    scripts = [Script(rank), Script(rank)]
+    for batches in zip(*(script.loader for script in scripts)):
+        for script, batch in zip(scripts, batches):
+            script.step(batch)
+    return scripts[1].told.getvalue()
+
+
+class Models(unittest.TestCase):
+    """That are wrapped, on two members."""
+
+    def test_of_sums_that_the_wrapped_model_delays(self):
+        for text in ranks.run(delay_some, 2):
+            self.assertIn("delay_all_reduce_named_params: DistributedDataParallel sums", text)
+
+    def test_of_guarded_batches_that_are_meant_as_micro_batches(self):
+        for wrapped in (True, False):
+            for text, taken in ranks.run(backward_twice, 2, wrapped):
+                self.assertIn("run.backward() was called twice in one step", text)
+                self.assertEqual(taken, 2)
+
+    def test_of_parameters_that_are_trained_later(self):
+        told, _ = ranks.run(unfreeze, 2)
+        self.assertRegex(told, r"^member 1 has other parameters than member 0 .*\n$")
+
+    def test_of_two_models_that_have_joined(self):
+        self.assertEqual(ranks.run(train_two, 2), ["", ""])
 
 
 class CommandLine(unittest.TestCase):

@@ -383,7 +383,7 @@ def die_with_workers_of_a_server(rank, world, end):
     _, loader, _ = joined(3, small(60), num_workers=1, multiprocessing_context="forkserver")
     batches = iter(loader)
     next(batches)
-    os.write(end, f"{batches.gi_frame.f_locals['source']._workers[0].pid}".encode())
+    os.write(end, f"{batches._batches.gi_frame.f_locals['source']._workers[0].pid}".encode())
     os.kill(os.getpid(), signal.SIGKILL)
 
 
