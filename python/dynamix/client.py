@@ -73,6 +73,7 @@ class Client:
         return self._run
 
     def _check(self, code: int) -> int:
+        """Of a call by `_run` itself: the library refuses what `handle` does, which says why, only then."""
         if code == raw.ERROR:
             raise DynamixError(self._library.dynamix_error(self.handle).decode(errors="replace"))
         return code
@@ -80,7 +81,7 @@ class Client:
     def notices(self) -> Iterator[str]:
         """Lines for the user's log that have come up since the last call."""
         while True:
-            line = self._library.dynamix_next_notice(self.handle)
+            line = self._library.dynamix_next_notice(self._run)
             if line is None:
                 return
             yield line.decode(errors="replace")
@@ -88,53 +89,53 @@ class Client:
     # Beginning. Rows are int64, one row per member, given by the address of the first number.
 
     def introduce(self, workload: raw.Workload, row: int) -> None:
-        self._check(self._library.dynamix_introduce(self.handle, byref(workload), row))
+        self._check(self._library.dynamix_introduce(self._run, byref(workload), row))
 
     def begin(self, rows: int) -> None:
-        self._check(self._library.dynamix_begin(self.handle, rows))
+        self._check(self._library.dynamix_begin(self._run, rows))
 
     # Samples
 
     def start_epoch(self) -> None:
-        self._check(self._library.dynamix_start_epoch(self.handle))
+        self._check(self._library.dynamix_start_epoch(self._run))
 
     def deal(self) -> int:
         """Deals the next step's samples into `dealt`. Returns OK, END or WAIT."""
-        return self._check(self._library.dynamix_deal_next(self.handle, byref(self.dealt)))
+        return self._check(self._library.dynamix_deal_next(self._run, byref(self.dealt)))
 
     def fetch(self) -> int:
         """Fetches the samples that are used next into `dealt`: `own`, `epoch`, `ranges`. Returns OK, END or WAIT."""
-        return self._check(self._library.dynamix_fetch_next(self.handle, byref(self.dealt)))
+        return self._check(self._library.dynamix_fetch_next(self._run, byref(self.dealt)))
 
     def samples(self) -> List[int]:
         """The numbers of the samples that were fetched or dealt last; one number where there are none."""
         count = max(self.dealt.own, 1)
         if count > len(self._numbers):
             self._numbers = (ctypes.c_uint32 * (2 * count))()
-        self._check(self._library.dynamix_samples(self.handle, ctypes.addressof(self._numbers), count))
+        self._check(self._library.dynamix_samples(self._run, ctypes.addressof(self._numbers), count))
         return self._numbers[:count]
 
     def ranges(self) -> List[Tuple[int, int, int]]:
         """Where they lie: items `first` to `last` - 1 of a shard, (shard, first, last), in the order of their use."""
         count = self.dealt.ranges
         words = (ctypes.c_uint64 * (3 * count))()
-        self._check(self._library.dynamix_ranges(self.handle, ctypes.addressof(words), count))
+        self._check(self._library.dynamix_ranges(self._run, ctypes.addressof(words), count))
         return list(zip(words[0::3], words[1::3], words[2::3]))
 
     def shares(self, members: int) -> List[int]:
         """How many samples of the newest deal are each member's."""
         counts = (ctypes.c_uint32 * members)()
-        self._check(self._library.dynamix_shares(self.handle, ctypes.addressof(counts), members))
+        self._check(self._library.dynamix_shares(self._run, ctypes.addressof(counts), members))
         return list(counts)
 
     def deliver(self) -> raw.Deal:
         """The oldest batch that was dealt is with the training loop now."""
-        self._check(self._library.dynamix_deliver(self.handle, byref(self.delivered)))
+        self._check(self._library.dynamix_deliver(self._run, byref(self.delivered)))
         return self.delivered
 
     def leave_epoch(self, steps_to_come: int) -> None:
         """The loop breaks off the epoch behind so many of the steps that are dealt."""
-        self._check(self._library.dynamix_leave_epoch(self.handle, steps_to_come))
+        self._check(self._library.dynamix_leave_epoch(self._run, steps_to_come))
 
     def epoch_steps(self) -> int:
         return int(self._library.dynamix_epoch_steps(self.handle))
@@ -142,46 +143,46 @@ class Client:
     # Steps
 
     def due(self) -> int:
-        return int(self._library.dynamix_due(self.handle))
+        return int(self._library.dynamix_due(self._run))
 
     def weights(self) -> Tuple[float, float]:
         """Own and total weight of what has been delivered since the last completed step."""
-        self._check(self._library.dynamix_weights(self.handle, byref(self._own), byref(self._total)))
+        self._check(self._library.dynamix_weights(self._run, byref(self._own), byref(self._total)))
         return self._own.value, self._total.value
 
     def set_weights(self, own: float, total: float) -> None:
-        self._check(self._library.dynamix_set_weights(self.handle, own, total))
+        self._check(self._library.dynamix_set_weights(self._run, own, total))
 
     def write_row(self, own_square: float, row: int) -> None:
-        self._check(self._library.dynamix_write_row(self.handle, own_square, row))
+        self._check(self._library.dynamix_write_row(self._run, own_square, row))
 
     def read_rows(self, rows: int) -> None:
-        self._check(self._library.dynamix_read_rows(self.handle, rows))
+        self._check(self._library.dynamix_read_rows(self._run, rows))
 
     def rate(self, global_square: float) -> raw.StepRate:
-        self._check(self._library.dynamix_rate(self.handle, global_square, byref(self._rate)))
+        self._check(self._library.dynamix_rate(self._run, global_square, byref(self._rate)))
         return self._rate
 
     def complete(self, step: raw.StepTimes) -> None:
-        self._check(self._library.dynamix_complete(self.handle, byref(step)))
+        self._check(self._library.dynamix_complete(self._run, byref(step)))
 
     # Beside the steps
 
     def evaluated(self, train_loss: float, test_loss: float, accuracy: float) -> None:
-        self._check(self._library.dynamix_evaluated(self.handle, train_loss, test_loss, accuracy))
+        self._check(self._library.dynamix_evaluated(self._run, train_loss, test_loss, accuracy))
 
     def limit_batch(self, samples: int) -> None:
-        self._check(self._library.dynamix_limit_batch(self.handle, samples))
+        self._check(self._library.dynamix_limit_batch(self._run, samples))
         self.limit = min(self.limit or samples, samples)
 
     def status(self) -> raw.RawStatus:
         status = raw.RawStatus()
-        self._check(self._library.dynamix_get_status(self.handle, byref(status)))
+        self._check(self._library.dynamix_get_status(self._run, byref(status)))
         return status
 
     def batches(self, members: int) -> List[int]:
         numbers = (ctypes.c_uint32 * members)()
-        self._check(self._library.dynamix_batches(self.handle, ctypes.addressof(numbers), members))
+        self._check(self._library.dynamix_batches(self._run, ctypes.addressof(numbers), members))
         return list(numbers)
 
     def save(self) -> bytearray:
@@ -190,25 +191,25 @@ class Client:
         words = bytearray(8 * count)
         if count:
             address = ctypes.addressof(ctypes.c_char.from_buffer(words))
-            self._check(self._library.dynamix_save(self.handle, address, count))
+            self._check(self._library.dynamix_save(self._run, address, count))
         return words
 
     def restore(self, words: bytearray, limits: Sequence[int] = ()) -> None:
         """`limits`: of each member's batch, 0 for none; the same on all members."""
         address, highest = ctypes.addressof(ctypes.c_char.from_buffer(words)), (ctypes.c_uint32 * len(limits))(*limits)
-        self._check(self._library.dynamix_restore_within(self.handle, address, len(words) // 8, ctypes.addressof(highest),
+        self._check(self._library.dynamix_restore_within(self._run, address, len(words) // 8, ctypes.addressof(highest),
                                                          len(limits)))
 
     def catch_up(self, words: bytearray) -> None:
         """Takes the others' state, before `regroup`."""
-        self._check(self._library.dynamix_catch_up(self.handle, ctypes.addressof(ctypes.c_char.from_buffer(words)), len(words) // 8))
+        self._check(self._library.dynamix_catch_up(self._run, ctypes.addressof(ctypes.c_char.from_buffer(words)), len(words) // 8))
 
     def regroup(self, present: Sequence[bool]) -> None:
         """Goes on behind the last completed step with the members that are present."""
         flags = (ctypes.c_uint32 * len(present))(*map(int, present))
-        self._check(self._library.dynamix_regroup(self.handle, ctypes.addressof(flags), len(present)))
+        self._check(self._library.dynamix_regroup(self._run, ctypes.addressof(flags), len(present)))
 
     def finish(self, succeeded: bool, reason: str) -> None:
-        self._check(self._library.dynamix_finish(self.handle, int(succeeded), reason.encode(errors="replace")))
+        self._check(self._library.dynamix_finish(self._run, int(succeeded), reason.encode(errors="replace")))
         if succeeded and self._key is not None:
             _told_end.add(self._key)

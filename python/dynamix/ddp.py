@@ -54,7 +54,7 @@ class _Pending(NamedTuple):
     values: torch.Tensor         # real
     given: torch.Tensor          # to DDP: the same memory, complex where the parameters are
     sent: torch.Tensor           # the same, or with the members' rows behind them
-    counts: Optional[List[int]]  # of numbers of each parameter, where their squares are wanted
+    counts: Optional[List[int]]  # of numbers whose squares are wanted: of each parameter, or of all
     work: Any
     future: Any  # that DDP waits for
 
@@ -116,13 +116,16 @@ class Hook:
         else:
             if bucket.index() == 0:
                 step.open()
-            counts = [numbers_of(parameter) for parameter in bucket.parameters()] if step.wants_squares else None
+            if step.measures:
+                counts = [numbers_of(parameter) for parameter in bucket.parameters()]
+            elif step.wants_squares:
+                counts = [values.numel()]
             loaded = step.load_row(values, counts) if bucket.is_last() and values is buffer else None
             if loaded is None:
                 step.scale(values, counts)
             else:
-                sent = loaded
-                buffer = values = loaded[:values.numel()]
+                sent, values = loaded
+                buffer = values
         on_device: Any = [values.device] if values.device.type != "cpu" else None
         future: Any = torch.futures.Future(devices=on_device)
         self._pending.append(_Pending(values, buffer, sent, counts, self.peers.all_reduce(sent), future))

@@ -136,7 +136,7 @@ class Members(Peers):
         self._connections.cut()
         groups = [self._gradients, self._row_group]
         self._gradients = self._row_group = None
-        self.buffers = []  # which it may have yet
+        self.buffers = None  # which it may have yet
         ending = threading.Thread(target=groups.clear, daemon=True)
         ending.start()
         ending.join(_LEAVE_SECONDS)

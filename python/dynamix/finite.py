@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import List, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -88,13 +88,13 @@ class Finite:
         self._in_a_row = int(rows[:, 2].max())  # a member that has come into an elastic run has counted fewer
         return rows[:, 0].nonzero().flatten().tolist() if bool(rows[:, 1].any()) else None
 
-    def keeps(self, step: int) -> bool:
+    def keeps(self, step: Callable[[], int]) -> bool:
         """Whether the optimiser may make this step, the same on all members. Raises DynamixError where training is to end before it."""
         members = self._find()
         if members is None:
             self._in_a_row = 0
             return True
-        reason = describe(members, self._peers.size, step)
+        reason = describe(members, self._peers.size, step())
         if self.choice == "stop":
             raise DynamixError(f"{reason}; dynamix.join(..., nan=\"drop\") goes on without such steps")
         self._dropped += 1

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from .flat_shards import flat_problem
-from .kernels import as_real, numbers_of
+from .kernels import numbers_of
 from .peers import Peers, is_initialized
 from .sharded import sharding_problem
 from .step import Step
@@ -60,66 +60,93 @@ def warn_of_rule() -> None:
                  "rate follows the square root of the global batch; dynamix.join(rule=...) names another rule")
 
 
-def _groups(parameters: Sequence[torch.nn.Parameter]) -> List[List[torch.nn.Parameter]]:
-    """Parameters of one type and device, so many as fill a buffer, the last one first."""
-    groups: List[List[torch.nn.Parameter]] = []
-    filling: Dict[object, Tuple[List[torch.nn.Parameter], int]] = {}
-    for parameter in reversed(parameters):
-        kind = (parameter.dtype.to_real(), parameter.device)
-        group, size = filling.get(kind, ([], _BUFFER_BYTES))
-        if size >= _BUFFER_BYTES:
-            group, size = [], 0
-            groups.append(group)
-        group.append(parameter)
-        filling[kind] = (group, size + parameter.numel() * parameter.element_size())
-    return groups
+def _real(values: torch.Tensor) -> torch.Tensor:
+    """Complex numbers as pairs of real ones, in one dimension more; others as they are."""
+    return torch.view_as_real(values) if values.is_complex() else values
 
 
-def _buffers(groups: Sequence[Sequence[torch.nn.Parameter]], before: List[torch.Tensor]) -> List[torch.Tensor]:
-    """Those of the step before where they fit."""
-    like = [(sum(map(numbers_of, group)) + len(group), group[0].dtype.to_real(), group[0].device) for group in groups]
-    if [(buffer.numel(), buffer.dtype, buffer.device) for buffer in before] == like:
-        return before
-    return [torch.empty(count, dtype=dtype, device=device) for count, dtype, device in like]
+def _copy(to: List[torch.Tensor], values: List[torch.Tensor]) -> None:
+    if to:
+        torch._foreach_copy_(to, values)
 
 
-def _fill(buffer: torch.Tensor, group: Sequence[torch.nn.Parameter], is_stand_in: bool) -> List[torch.Tensor]:
-    """Writes the gradients of `group`, and behind them one number for each: whether it has a gradient. Returns the parts."""
-    views = list(torch.split(buffer[:buffer.numel() - len(group)], [numbers_of(parameter) for parameter in group]))
-    present = [float(parameter.grad is not None and not is_stand_in) for parameter in group]
-    buffer[buffer.numel() - len(group):] = torch.tensor(present, dtype=buffer.dtype, device="cpu")
-    for parameter, view in zip(group, views):
-        if parameter.grad is None:
-            view.zero_()
-        elif parameter.grad.is_sparse:
+class _Buffer:
+    """What the gradients of some parameters of one type and device are summed in, and behind them one number for each: whether it has
+    a gradient."""
+
+    def __init__(self, parameters: List[torch.nn.Parameter]) -> None:
+        self._parameters = parameters
+        self.counts = [numbers_of(parameter) for parameter in parameters]
+        self.whole = torch.empty(sum(self.counts) + len(parameters), dtype=parameters[0].dtype.to_real(), device=parameters[0].device)
+        self.values, self._present = torch.split(self.whole, [sum(self.counts), len(parameters)])
+        self._parts = [part.view_as(_real(parameter)) for part, parameter in zip(torch.split(self.values, self.counts), parameters)]
+
+    def take(self, is_stand_in: bool) -> None:
+        """Writes the gradients."""
+        gradients = [parameter.grad for parameter in self._parameters]
+        if any(gradient is not None and gradient.is_sparse for gradient in gradients):
             raise NotImplementedError("sparse gradients cannot be weighted; build the embedding with sparse=False")
-        else:
-            view.copy_(as_real(parameter.grad.reshape(-1)))
-    return views
+        self._present.copy_(torch.tensor([gradient is not None and not is_stand_in for gradient in gradients], device="cpu"))
+        for part, gradient in zip(self._parts, gradients):
+            if gradient is None:
+                part.zero_()
+        there = [(part, _real(gradient)) for part, gradient in zip(self._parts, gradients) if gradient is not None]
+        _copy([part for part, _ in there], [gradient for _, gradient in there])
 
-
-def average(parameters: Sequence[torch.nn.Parameter], step: Step, peers: Peers) -> None:
-    """Replaces each gradient by the mean over the joined batch. A parameter that no sample of it has used has none: at a gradient of
-    zeros an optimiser with momentum moves it."""
-    step.open()
-    pending: List[Tuple[List[torch.Tensor], Any]] = []
-    groups = _groups(parameters)
-    peers.buffers = _buffers(groups, peers.buffers)
-    for buffer, group in zip(peers.buffers, groups):
-        views = _fill(buffer, group, step.is_stand_in)
-        step.scale(buffer[:buffer.numel() - len(group)], [view.numel() for view in views])
-        pending.append((views, peers.all_reduce(buffer) if peers.size > 1 else None))
-    peers.held = [work for _, work in pending]
-    step.launch()
-    for buffer, group, (views, work) in zip(peers.buffers, groups, pending):
-        step.wait(work)
-        step.summed(buffer[:buffer.numel() - len(group)], [view.numel() for view in views])
-        present = (buffer[buffer.numel() - len(group):] > 0).tolist()
-        for parameter, view, exists in zip(group, views, present):
-            mean = torch.view_as_complex(view.view(-1, 2)) if exists and parameter.is_complex() else view
+    def give(self) -> None:
+        """Reads the means. A parameter that no sample of the joined batch has used has none: at a gradient of zeros an optimiser with
+        momentum moves it."""
+        there: List[Tuple[torch.Tensor, torch.Tensor]] = []
+        for parameter, part, exists in zip(self._parameters, self._parts, (self._present > 0).tolist()):
             if not exists:
                 parameter.grad = None
-            elif parameter.grad is None:
-                parameter.grad = mean.reshape(parameter.shape).clone()
-            else:
-                parameter.grad.copy_(mean.reshape(parameter.shape))
+                continue
+            if parameter.grad is None:
+                parameter.grad = torch.empty_like(parameter)
+            there.append((_real(parameter.grad), part))
+        _copy([gradient for gradient, _ in there], [part for _, part in there])
+
+
+class Buffers:
+    """Of a model's parameters, the last one first."""
+
+    def __init__(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        self._layout = _layout(parameters)
+        groups: List[List[torch.nn.Parameter]] = []
+        filling: Dict[object, Tuple[List[torch.nn.Parameter], int]] = {}
+        for parameter in reversed(parameters):
+            kind = (parameter.dtype.to_real(), parameter.device)
+            group, size = filling.get(kind, ([], _BUFFER_BYTES))
+            if size >= _BUFFER_BYTES:
+                group, size = [], 0
+                groups.append(group)
+            group.append(parameter)
+            filling[kind] = (group, size + parameter.numel() * parameter.element_size())
+        self.all = [_Buffer(group) for group in groups]
+
+    def fit(self, parameters: Sequence[torch.nn.Parameter]) -> bool:
+        """They are the same, as they were when the buffers were made."""
+        return self._layout == _layout(parameters)
+
+
+def _layout(parameters: Sequence[torch.nn.Parameter]) -> List[Tuple[object, ...]]:
+    return [(id(parameter), parameter.dtype, parameter.device, parameter.shape) for parameter in parameters]
+
+
+@torch.no_grad()
+def average(parameters: Sequence[torch.nn.Parameter], step: Step, peers: Peers) -> None:
+    """Replaces each gradient by the mean over the joined batch."""
+    step.open()
+    if peers.buffers is None or not peers.buffers.fit(parameters):
+        peers.buffers = Buffers(parameters)
+    buffers, works = peers.buffers.all, []
+    for buffer in buffers:
+        buffer.take(step.is_stand_in)
+        step.scale(buffer.values, buffer.counts)
+        works.append(peers.all_reduce(buffer.whole) if peers.size > 1 else None)
+    peers.held = works
+    step.launch()
+    for buffer, work in zip(buffers, works):
+        step.wait(work)
+        step.summed(buffer.values, buffer.counts)
+        buffer.give()

@@ -263,7 +263,7 @@ def refuse_others(own: Sequence[Optimizer], model: torch.nn.Module, stepping: Ro
     """Other optimisers of the model's parameters step beside the run: it would neither drop their steps nor follow their
     rates, so they raise an error. Returns a handle whose `remove` ends this."""
     ours, given = {id(innermost(optimizer)) for optimizer in own}, len(own)
-    seen: Set[int] = set()  # optimisers of other parameters, each looked at once
+    looked: "weakref.WeakKeyDictionary[Optimizer, int]" = weakref.WeakKeyDictionary()  # at others: how many parameters, all of them others
     model_of, stepping_of = weakref.ref(model), weakref.ref(stepping)  # the hook outlives a run that nobody closes
 
     def check(optimizer: Optimizer, _: Any, __: Any) -> None:
@@ -275,14 +275,18 @@ def refuse_others(own: Sequence[Optimizer], model: torch.nn.Module, stepping: Ro
                 raise RuntimeError(f"{type(optimizer).__name__}.step was kept from before dynamix.join, and steps beside the run: call "
                                    "optimizer.step(), or keep it behind dynamix.join")
             return
+        count = sum(len(group["params"]) for group in optimizer.param_groups)
+        if looked.get(optimizer) == count:
+            return
         trained = {id(parameter) for parameter in model.parameters()}
         held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         if any(id(each) in trained and each.grad is not None for each in held) and not _rates_are_zero(optimizer):
             raise RuntimeError(f"{type(optimizer).__name__} steps parameters of the model that joined, and did not join: give "
                                f"all its optimisers, dynamix.join(model, [first, second]); {given} was given")
-        if id(optimizer) not in seen:
-            seen.add(id(optimizer))
-            _warn_of_plain_means({id(parameter) for parameter in held} - trained)
+        others = {id(parameter) for parameter in held} - trained
+        if optimizer not in looked:
+            _warn_of_plain_means(others)
+        looked[optimizer] = count if len(others) == count else -1
 
     return register_optimizer_step_pre_hook(check)
 

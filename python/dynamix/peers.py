@@ -119,7 +119,7 @@ class Peers:
         tensors such a thread needs the interpreter, and one that needs it then aborts the process. So the groups of our own
         end before, and the newest collectives of the script's group are kept."""
         self.held: List[Any] = []             # the newest collectives of gradients
-        self.buffers: List[torch.Tensor] = []  # that `average` sums
+        self.buffers: Any = None              # that `average` sums
         self._process = os.getpid()
         _alive.add(self)
 
@@ -148,8 +148,11 @@ class Peers:
 
     def all_reduce(self, values: torch.Tensor) -> Any:
         """Starts to add up the members' gradients, in place. Returns the work."""
-        work = _distributed.all_reduce(values, group=self.group, async_op=True)
-        return Watched(work, self.notes) if values.device.type == "cpu" else work
+        group = self.group if self.group is not None else _distributed.group.WORLD
+        if values.device.type != "cpu" or group is None:
+            return _distributed.all_reduce(values, group=group, async_op=True)
+        # Of the group itself: torch.distributed's takes three times as long for so little, here and below.
+        return Watched(group.allreduce([values]), self.notes)
 
     def gather(self, row: torch.Tensor, again: bool = False) -> Gathering:
         """Starts to gather the members' rows: whole numbers of shape (columns,), the same on all. `again`: nobody needs the
@@ -161,17 +164,13 @@ class Peers:
             rows = torch.empty((self.size, row.numel()), dtype=row.dtype, device="cpu")
             if again:
                 self._rows, self._views = rows, [list(rows.unbind(0))]
-        # Of the group itself: torch.distributed's takes three times as long for so little.
         work = self._side.allgather(self._views if again else [list(rows.unbind(0))], [row])
         return Gathering(rows, Watched(work, self.notes))
 
     def sum(self, own: float) -> Sum:
         """Starts to add up the members' numbers."""
         value = torch.tensor([own], dtype=torch.float64, device="cpu")
-        work = None
-        if self._side is not None:
-            work = Watched(_distributed.all_reduce(value, group=self._side, async_op=True), self.notes)
-        return Sum(own, value, work)
+        return Sum(own, value, Watched(self._side.allreduce([value]), self.notes) if self._side is not None else None)
 
     def close_inherited(self) -> None:
         """In a forked loader worker: it keeps no connection open that has to end with its member."""

@@ -33,7 +33,7 @@ from .kernels import Number, multiply, multiply_and_square, squares
 from .peers import Gathering, Peers, Sum
 
 _log = logging.getLogger("dynamix")
-_LOADED_BYTES = 2**18  # of buffers that are copied, so that a row travels with them; a collective of its own costs as much
+_LOADED_BYTES = 2**20  # of buffers that are copied, so that a row travels with them; a collective of its own costs as much
 _ROW_BYTES = 8 * raw.ROW_COLUMNS
 
 
@@ -102,6 +102,7 @@ class Step:
         self._received = torch.empty_like(rows)
         self._received_bytes = self._received.view(-1).view(torch.uint8)
         self._loaded = self._scaled = self._bytes_behind = torch.empty(0, device="cpu")  # a buffer with rows behind it, and its parts
+        self._untrained: Deque[int] = collections.deque()  # samples of batches that have been taken, and have seen no forward pass
         self._own_squares: List[Number] = []
         self._global_squares: List[Number] = []
         self._is_told_of_rows = False
@@ -132,7 +133,7 @@ class Step:
     def _forget_batches(self) -> None:
         self.counted = self.newest = self.taken = self._dealt = self._stand_ins = 0
         self.cleared, self._held_back, self._held_passes, self._taken_at_sum = False, None, False, 0
-        self._untrained: Deque[int] = collections.deque()  # samples of batches that have been taken, and have seen no forward pass
+        self._untrained.clear()
         self._summed = self._of_pass = 0.0, 0.0  # weights of what had been taken at the newest sum, and of that sum alone
         self._drop_gradients(False)
         self._odd_rows: Optional[Tuple[int, int]] = None  # of a batch, and samples that it was dealt as
@@ -409,10 +410,9 @@ class Step:
         if self._finite is not None:
             self._finite.see_sums(found)
 
-    def load_row(self, values: torch.Tensor, counts: Optional[Sequence[int]]) -> Optional[torch.Tensor]:
-        """The last buffer of a pass, scaled, and behind it the members' rows, byte by byte, which floats of any kind add up
-        exactly. To be summed in its place. None where no row is due, or the buffer is not small: on all members alike, or
-        their buffers would be of different lengths."""
+    def load_row(self, values: torch.Tensor, counts: Optional[Sequence[int]]) -> Optional[Tuple[torch.Tensor, torch.Tensor]]:
+        """The last buffer of a pass, scaled, and behind it the members' rows, byte by byte, which floats of any kind add up exactly: to
+        be summed in its place; and the scaled part of it. None where no row is due, or the buffer is not small, on all members alike."""
         rows = self.peers.size * _ROW_BYTES
         if (not self._row_is_due or not self.loads_rows or rows > values.numel() or
                 values.numel() * values.element_size() > _LOADED_BYTES):
@@ -423,7 +423,7 @@ class Step:
         self.scale(values, counts, self._scaled)
         self._fill_row()
         self._bytes_behind.copy_(self._sent_bytes)
-        return self._loaded
+        return self._loaded, self._scaled
 
     def unload_rows(self) -> None:
         """Takes the members' rows, which were behind a buffer that is summed by now."""
@@ -525,7 +525,7 @@ class Step:
         self._square = self._plain(self._global_squares) if self._square_sum is None else self._wait_for(self._square_sum)
         rate = self.client.rate(self._square)
         self.progress = rate.progress
-        if self._finite is not None and not self._finite.keeps(int(self.client.status().step)):
+        if self._finite is not None and not self._finite.keeps(lambda: int(self.client.status().step)):
             self.complete(skipped=True)
             return None
         if self.costs is not None and self._share_of_cost.total == 0:
@@ -564,8 +564,8 @@ class Step:
                      line[len("warning: "):] if is_warning else line)
         if self.costs is not None and self._clock is None:  # a device's times are of earlier steps
             self.costs.measure(self._share_of_cost, times.compute_seconds)
-        with torch.no_grad():  # batch norm's statistics, say: a stand-in counts for nothing there, either
-            for buffer, before in self._kept:
+        for buffer, before in self._kept:
+            with torch.no_grad():  # batch norm's statistics, say: a stand-in counts for nothing there, either
                 buffer.copy_(before)
         self._reset()
         self._forget_batches()

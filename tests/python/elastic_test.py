@@ -305,7 +305,7 @@ class Generations(unittest.TestCase):
                 with ranks.Group(kill_the_second_amid_an_exchange, 1, path, 1, source, received), \
                         ranks.Group(kill_the_second_amid_an_exchange, 1, path, 0, source, received) as survives:
                     survives.limit = time.monotonic() + ranks.SECONDS / 3
-                    self.assertEqual(survives.result(0), (True, ("a connection to another member has ended", [])), f"member {source} sends")
+                    self.assertEqual(survives.result(0), (True, ("a connection to another member has ended", None)), f"member {source} sends")
 
     def test_await_a_member_that_lives_though_another_process_has_its_number(self):
         store = torch.distributed.HashStore()

@@ -181,9 +181,9 @@ class NotFinite(unittest.TestCase):
             found.see_sums([float("nan")])
             if ends:
                 with self.assertRaisesRegex(dynamix.DynamixError, "50 steps in a row"):
-                    found.keeps(7)
+                    found.keeps(lambda: 7)
             else:
-                self.assertFalse(found.keeps(6))
+                self.assertFalse(found.keeps(lambda: 6))
             found.forget()
 
     def test_schedules_stay_at_a_step_that_is_dropped(self):
