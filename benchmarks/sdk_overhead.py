@@ -35,6 +35,11 @@ def lenet():
                          nn.Linear(84, 10))
 
 
+def small_mlp():
+    """109,000 parameters, as in the job "equal" of benchmarks/peers."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
+
+
 def mlp():
     """2.1 million parameters."""
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(),
@@ -48,7 +53,7 @@ def resnet18():
 
 #: Model, batch of a worker, shape of a sample, steps of a turn.
 CASES = {"lenet 64": (lenet, 64, (1, 28, 28), 10), "lenet 256": (lenet, 256, (1, 28, 28), 4),
-         "mlp 64": (mlp, 64, (1, 28, 28), 10), "resnet18 16": (resnet18, 16, (3, 32, 32), 1)}
+         "small mlp 32": (small_mlp, 32, (1, 28, 28), 20), "mlp 64": (mlp, 64, (1, 28, 28), 10), "resnet18 16": (resnet18, 16, (3, 32, 32), 1)}
 
 
 class Form:
