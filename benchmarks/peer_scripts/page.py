@@ -2,6 +2,7 @@
 import statistics
 
 import rows
+import their_tests
 from systems import JOBS, SYSTEMS
 
 _QUIET_CORES, _QUIET_LOAD = 0.5, 8.0  # of others before a run; of all in it
@@ -278,7 +279,7 @@ def text_of(kept):
                 lines += [_NOTES[job], ""]
             if _picture(kept, job):
                 lines += [f"![{of['title']}](images/peers-{job}.svg)", ""]
-    return "\n".join(lines)
+    return "\n".join(lines + their_tests.lines())
 
 
 def write(path, kept):

@@ -13,6 +13,7 @@ sys.path.insert(0, str(SCRIPTS))
 
 import page
 import rows
+import their_tests
 from systems import JOBS, SYSTEMS
 
 
@@ -117,6 +118,15 @@ class Page(unittest.TestCase):
         self.assertLess(loss, rate)
         self.assertNotIn("- s to loss 0.5", text, "nobody has reached it")
         self.assertIn('- "steady": plain DDP (1 of 2), ', text)
+
+    def test_names_tests_of_others_that_the_tests_here_name(self):
+        for project, where, table in their_tests.PROJECTS:
+            held = (SCRIPTS.parents[1] / where).read_text(encoding="utf-8")
+            for theirs, _, ours, _ in table:
+                if not ours.startswith(("no ", "nothing ", "DynamixError")):
+                    for name in re.findall(r"\w*test_\w+", theirs):
+                        self.assertIn(name, held, project)
+            self.assertIn(f"](../{where})", page.text_of({"rows": []}))
 
 
 if __name__ == "__main__":
