@@ -3,6 +3,7 @@
 #include "telemetry/cgroup_limits.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <ctime>
 #include <utility>
 
@@ -21,10 +22,9 @@ double own_cpu_seconds() {
 
 double paced_seconds(double compute_seconds, const quota_use& before, const quota_use& now) {
   const double used = now.cpu_seconds - before.cpu_seconds;
-  if (!(now.cores > 0) || now.cores != before.cores || !(used > 0))
+  if (!(compute_seconds > 0) || !(now.cores > 0) || now.cores != before.cores || !(used > 0))
     return compute_seconds;
-  const double at_quota = used / now.cores;
-  return now.stops == before.stops ? std::max(compute_seconds, at_quota) : at_quota;
+  return std::max(used / now.cores, compute_seconds - (now.stopped_seconds - before.stopped_seconds));
 }
 
 void cpu_quota::find(double now_seconds) {
@@ -41,15 +41,16 @@ void cpu_quota::find(double now_seconds) {
 
 quota_use cpu_quota::look() const {
   char text[1024];
-  std::uint64_t used_us = 0;
-  quota_use use{.cores = cores_};
-  const bool read = statistics_.read_start(text, sizeof(text));
-  if (read)
-    telemetry::find_number(text, "nr_throttled ", use.stops);
-  // Version 1 counts a group's time in another hierarchy.
-  use.cpu_seconds = read && telemetry::find_number(text, "usage_usec ", used_us) ? 1e-6 * static_cast<double>(used_us)
-                                                                                 : own_cpu_seconds();
-  return use;
+  if (!statistics_.read_start(text, sizeof(text)))
+    return {};
+  const auto find = [&](const char* name, double unit) {
+    std::uint64_t number = 0;
+    return telemetry::find_number(text, name, number) ? unit * static_cast<double>(number) : 0;
+  };
+  const double used = find("usage_usec ", 1e-6); // version 1 counts a group's time in another hierarchy
+  return {.cores = cores_,
+          .cpu_seconds = used > 0 ? used : own_cpu_seconds(),
+          .stopped_seconds = find("throttled_usec ", 1e-6) + find("throttled_time ", 1e-9)};
 }
 
 double cpu_quota::step_seconds(double compute_seconds, double now_seconds) {

@@ -215,6 +215,8 @@ typedef struct dynamix_step {
   double correct;           /* share of the own samples, 0 to 1; negative: not known */
   double gradient_norm;     /* of the mean gradient; negative: not known */
   double learning_rate;     /* that the optimiser used; negative or NaN: not known */
+  uint32_t on_device;       /* 1: compute_seconds is a device's, which a quota of CPU time does not stop */
+  uint32_t unused;          /* 0 */
 } dynamix_step;
 /* The step is done. Closes the window where it is due, sends what is due to the agent and takes what it has sent;
  * never waits for it. */

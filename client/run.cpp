@@ -263,6 +263,7 @@ std::string run::begin(std::span<const std::int64_t> rows) {
 
 std::string run::start_epoch() {
   steps_->start_epoch();
+  quota_.restart();
   own_weight_.reset();
   if (!heartbeat_seconds_)
     send_heartbeat();
@@ -393,7 +394,8 @@ std::string run::complete(const dynamix_step& step) {
     return "rate comes before complete, but for a step that is skipped";
   add_step(step);
   own_weight_.reset();
-  steps_->computed(quota_.step_seconds(step.compute_seconds, elapsed_seconds()));
+  steps_->computed(step.on_device != 0 ? step.compute_seconds
+                                       : quota_.step_seconds(step.compute_seconds, elapsed_seconds()));
   const bool closes = steps_->complete(step.skipped != 0, step.iteration_seconds);
   measure_cores();
   count_applied();
@@ -470,6 +472,7 @@ void run::close_window(bool final) {
 }
 
 std::string run::evaluated(double train_loss, double test_loss, double test_accuracy) {
+  quota_.restart();
   const auto known_loss = [](double loss) { return std::isfinite(loss) ? messages::sent_loss(loss) : 0; };
   accuracy_ = is_known(test_accuracy) ? std::min(1.0, test_accuracy) : 0;
   if (link_)
@@ -542,7 +545,7 @@ std::string run::finish(bool succeeded, const std::string& reason) {
   if (steps_) {
     farewell.steps = steps_->step();
     farewell.samples = steps_->samples_done();
-    farewell.epochs = steps_->position().epoch;
+    farewell.epochs = steps_->next_position().epoch;
   }
   link_->send(farewell);
   link_->close(farewell_timeout_ms);

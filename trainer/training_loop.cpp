@@ -304,6 +304,7 @@ void training_loop::close_window(bool final) {
 
 /// All members come here with the same state, and so do or leave the same.
 void training_loop::evaluate_model() {
+  quota_.restart();
   if (state_.evaluated_samples == state_.reached.samples && state_.reached.step > sums_.first_step)
     return; // just done
   const auto& options = state_.options;

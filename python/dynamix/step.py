@@ -95,7 +95,7 @@ class Step:
         self._data_seconds = 0.0            # of the host's clock, as are the next two
         self._exchange_seconds = 0.0
         self._ended: Optional[float] = None  # when the step before was completed
-        self._times = raw.StepTimes()
+        self._times = raw.StepTimes(on_device=clock is not None)
         # Views that last, since each operation of Torch's takes as long as agreeing on a decision does.
         rows = torch.zeros((peers.size, raw.ROW_COLUMNS), dtype=torch.int64, device="cpu")  # those of others are zeros
         self._row, self._sent_bytes = rows[peers.position], rows.view(-1).view(torch.uint8)

@@ -75,7 +75,7 @@ class StepTimes(Sized):
 
     _fields_ = [("size", c_uint32), ("skipped", c_uint32), ("iteration_seconds", c_double), ("compute_seconds", c_double),
                 ("exchange_seconds", c_double), ("data_seconds", c_double), ("loss", c_double), ("correct", c_double),
-                ("gradient_norm", c_double), ("learning_rate", c_double)]
+                ("gradient_norm", c_double), ("learning_rate", c_double), ("on_device", c_uint32), ("unused", c_uint32)]
     skipped: int
     iteration_seconds: float
     compute_seconds: float
@@ -85,6 +85,7 @@ class StepTimes(Sized):
     correct: float
     gradient_norm: float
     learning_rate: float
+    on_device: int
 
 
 class RawStatus(Sized):
