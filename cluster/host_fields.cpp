@@ -68,10 +68,9 @@ const std::vector<settings::field<host_entry>> host_rows = {
      "Largest batch that fits in its memory; 0 is batch.highest.", closed(0, highest_batch)},
     text_row("host", "preemption", in<entry_host, &host::preemption>,
              "What tells that the host's provider takes it back, upon which it leaves as on SIGTERM: a file that "
-             "appears then, "
-             "or \"command:COMMAND\", which the shell runs every five seconds and which exits with 0 then. A number "
-             "that begins the file or the command's output, or stands alone on a line of it, is the seconds that are left. "
-             "Empty: nothing does.",
+             "appears then, or \"command:COMMAND\", which the shell runs every five seconds and which exits with 0 "
+             "then. A number that begins the file or the command's output, or stands alone on a line of it, is the "
+             "seconds that are left. Empty: nothing does.",
              optional_path_rule),
     text_row("host", "profile", in<entry_host, &host::profile>,
              "Simulation: its device profile; empty is simulation.profile.", optional_path_rule),

@@ -111,9 +111,9 @@ std::string step_text(const ledger::worker& row) {
   const auto all = "a step of " + milliseconds(training.iteration_seconds) + ": ";
   if (is_known(time))
     return all + milliseconds(time.compute_seconds) + " computing, " + milliseconds(time.cpu_wait_seconds) +
-           " without a CPU, " + milliseconds(time.network_seconds) + " network, " +
-           milliseconds(time.barrier_seconds) + " waiting for others, " + milliseconds(time.data_seconds) +
-           " data, " + milliseconds(time.other_seconds) + " other";
+           " without a CPU, " + milliseconds(time.network_seconds) + " network, " + milliseconds(time.barrier_seconds) +
+           " waiting for others, " + milliseconds(time.data_seconds) + " data, " + milliseconds(time.other_seconds) +
+           " other";
   return all + milliseconds(training.compute_seconds) + " computing, " + milliseconds(training.exchange_seconds) +
          " in the exchange, " + milliseconds(training.data_seconds) + " data";
 }
@@ -275,9 +275,9 @@ std::string worker_text(const window_explanation& explanation, const worker_expl
            "  It never came into force in a recorded window: a newer decision replaced it, or training ended first.\n";
   return text + "  It came into force in window " + std::to_string(worker.effect->window) + ", which earned " +
          reward_text(worker.effect->reward) + "." +
-         (worker.effect->compute_seconds ? " Computing took " + milliseconds(*worker.effect->compute_seconds) +
-                                               ", waits for a CPU included."
-                                         : "") +
+         (worker.effect->compute_seconds
+              ? " Computing took " + milliseconds(*worker.effect->compute_seconds) + ", waits for a CPU included."
+              : "") +
          "\n";
 }
 

@@ -29,7 +29,7 @@ struct worker_summary {
   std::uint64_t samples = 0;
   double steps = 0;       ///< that its reports tell of
   double timed_steps = 0; ///< of them; 0: no time is known
-  double share = 0; ///< of all workers' samples, [0, 1]
+  double share = 0;       ///< of all workers' samples, [0, 1]
   double step_seconds = 0;
   double compute_seconds = 0;
   double exchange_seconds = 0;

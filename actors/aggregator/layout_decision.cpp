@@ -138,10 +138,11 @@ layout_change drain(const tree_view& view, const std::string& host) {
       if (may_all_go(view, ranks, one->first) && (least == counts.end() || one->second < least->second))
         least = one;
     if (least == counts.end())
-      return {{}, fmt::format("no other shard is there that host {} may go to{}: add another first", machine,
-                              view.plan.nodes[node].parent == 0
-                                  ? ""
-                                  : ", since those below the same arbitrator cannot take its workers")};
+      return {{},
+              fmt::format("no other shard is there that host {} may go to{}: add another first", machine,
+                          view.plan.nodes[node].parent == 0
+                              ? ""
+                              : ", since those below the same arbitrator cannot take its workers")};
     for (const auto rank : ranks)
       layout.homes[rank] = least->first;
     least->second += static_cast<std::uint32_t>(ranks.size());
@@ -162,9 +163,10 @@ layout_change move(const tree_view& view, const std::string& host, const std::st
   const auto from = static_cast<std::uint32_t>(view.plan.find(host));
   const auto node = static_cast<std::uint32_t>(view.plan.find(to));
   if (come_one_way(view, from, node))
-    return {{}, fmt::format("the shards of hosts {} and {} are both below host {}'s arbitrator, where workers cannot "
-                            "be sent from one to the other; move them to a shard right below the root",
-                            host, to, view.plan.nodes[child_above(view.plan, node)].host)};
+    return {{},
+            fmt::format("the shards of hosts {} and {} are both below host {}'s arbitrator, where workers cannot "
+                        "be sent from one to the other; move them to a shard right below the root",
+                        host, to, view.plan.nodes[child_above(view.plan, node)].host)};
   auto layout = view.layout;
   std::size_t moved = 0;
   for (const auto& [machine, ranks] : machines_of(view, from)) {

@@ -331,7 +331,6 @@ int exec(const exec_arguments& arguments, command_context& context) {
                    {.width_now = [] { return terminal_width(STDERR_FILENO); }, .interval = progress_interval});
   tell_page(options, live, "dynamix-node: ");
   auto made = run_locally(options, live, over.get_token());
-
   if (!not_started.empty()) {
     context.err << "dynamix-node: error: " << not_started << "\n";
     return 127;

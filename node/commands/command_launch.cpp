@@ -95,8 +95,8 @@ int launch_hosts(launch_arguments& arguments, command_context& context) {
     problem = start_remotely(options, remote);
   if (!problem.empty())
     return fail(context.err, problem);
-  const auto there = remote.directory.starts_with('/') ? shell_quoted(remote.directory)
-                                                       : "~/" + shell_quoted(remote.directory);
+  const auto there =
+      remote.directory.starts_with('/') ? shell_quoted(remote.directory) : "~/" + shell_quoted(remote.directory);
   live_output live(arguments.json ? context.err : context.out, output_style::detect());
   if (!options.quiet)
     live.print(fmt::format("{}: {} hosts, {} workers, policy {}, seed {}, run directory {}, on the hosts {}/HOST",
@@ -111,8 +111,8 @@ int launch_hosts(launch_arguments& arguments, command_context& context) {
   guard.end();
   if (problem = watch.finish(); !problem.empty() && launched.error.empty())
     launched.warnings.push_back(problem);
-  return report_end(sum_up(run, std::move(launched)), run, arguments.json, resume_hint(remote, run), live,
-                    context.out, context.err);
+  return report_end(sum_up(run, std::move(launched)), run, arguments.json, resume_hint(remote, run), live, context.out,
+                    context.err);
 }
 
 } // namespace

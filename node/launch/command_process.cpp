@@ -18,9 +18,9 @@ namespace {
 
 constexpr std::array passed_on = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-std::atomic<pid_t> signal_receiver = 0;  ///< 0: nobody yet
-std::atomic<int> early_signal = 0;       ///< came before the command was started
-std::atomic<int> stops_asked = 0;        ///< while nobody was there to ask
+std::atomic<pid_t> signal_receiver = 0; ///< 0: nobody yet
+std::atomic<int> early_signal = 0;      ///< came before the command was started
+std::atomic<int> stops_asked = 0;       ///< while nobody was there to ask
 std::atomic<int> stop_asked_by = 0;
 std::atomic<bool> leads_session = false; ///< of a terminal: nothing stands between them, as under `ssh -t`
 static_assert(std::atomic<pid_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
@@ -124,6 +124,8 @@ std::string command_process::start(const std::vector<std::string>& command,
     error = 0;
   close(pipe[0]);
   if (error == 0) {
+    stops_asked = 0; // it is the command's from now on
+    stop_asked_by = 0;
     if (const int number = early_signal.exchange(0); number != 0)
       signal(number);
     return "";

@@ -316,7 +316,7 @@ private:
     const std::string died = host + " died (" + how + ")";
     arbitrator_gone_ = arbitrator_gone_ || (is_arbitrator(host) && !any_arbitrator_running());
     if (plan.escalate)
-      return give_up(host, died, how);
+      return give_up(host, died + " too often", how);
     died_at_seconds_.try_emplace(host, now_seconds());
     output_.problem(
         fmt::format("warning: {}; restarting ({} of {} within {} s){}", died, plan.failures, rules_.max_restarts,
@@ -328,7 +328,7 @@ private:
     died_at_seconds_.erase(host);
     outcome_.given_up.insert(host);
     const bool rest = anybody_trains();
-    const std::string text = died + " too often and is given up; " +
+    const std::string text = died + " and is given up; " +
                              (arbitrator_gone_ && !is_worker(host) ? "training goes on without decisions"
                                                                    : "the run goes on without it");
     outcome_.warnings.push_back(text);
@@ -347,7 +347,7 @@ private:
   void restart() {
     for (const auto& one : processes_.start_due(now_seconds()))
       if (one.plan.escalate)
-        give_up(one.host, one.host + " could not be started (" + one.cause + ")", one.cause);
+        give_up(one.host, one.host + " could not be started too often (" + one.cause + ")", one.cause);
       else
         output_.problem("warning: " + one.plan.reason);
   }

@@ -18,8 +18,8 @@ namespace dynamix::node {
 std::vector<cluster::file_error> check_hosts(const cluster::cluster_file& file);
 
 /// The same, and what this machine says about the file, before anything is started or written. Returns exit_done;
-/// after the errors have been written exit_refused, or exit_failed where only ports are in use: they may be free at the
-/// next start.
+/// after the errors have been written exit_refused, or exit_failed where a port is in use or an address is not this
+/// machine's: that may change until the next start.
 int check_machine(const cluster::cluster_file& file, std::ostream& err);
 
 /// Makes the directory of a run that begins anew, or goes on under a changed file. Returns an empty string, or what

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <optional>
 #include <sstream>
@@ -58,17 +59,20 @@ std::optional<std::string> run_command(const std::stop_token& stop, const std::s
 double seconds_of_notice(const std::string& text) {
   std::istringstream lines(text);
   bool first = true;
-  for (std::string line; std::getline(lines, line); first = false) {
+  for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::string number;
     std::string more;
-    words >> number >> more;
+    if (!(words >> number))
+      continue;
+    words >> more;
     double seconds = 0;
     const auto* end = number.data() + number.size();
     if (const auto read = std::from_chars(number.data(), end, seconds, std::chars_format::fixed);
         read.ec == std::errc() && (read.ptr == end || std::string_view(read.ptr, end) == "s") &&
-        (first || more.empty()))
+        (first || more.empty()) && std::isfinite(seconds))
       return std::clamp(seconds, 0.0, seconds_most);
+    first = false;
   }
   return 0;
 }

@@ -60,7 +60,8 @@ private:
   friend run_directory make_default_run(const std::string& name);
 
   std::string path_;
-  std::shared_ptr<const void> made_; ///< of a default one: where it is still empty when the last copy goes, it goes, too
+  std::shared_ptr<const void>
+      made_; ///< of a default one: where it is still empty when the last copy goes, it goes, too
 };
 
 /// Of a command that reads a run: why that is none. Empty: there is the cluster file or the ledger of one.
@@ -69,8 +70,8 @@ std::string why_no_run(const run_directory& run);
 std::string read_cluster_of(const run_directory& run, cluster::cluster_file& file);
 
 /// Makes runs/<cluster>-<policy>-<UTC yyyymmdd-hhmmss>. Where another run was begun in the same second, "-2" follows,
-/// and so on. A directory that cannot be made is left to `create`, which says why; one that nobody wrote into, since the
-/// start was refused, goes with the last copy of what is returned.
+/// and so on. A directory that cannot be made is left to `create`, which says why; one that nobody wrote into, since
+/// the start was refused, goes with the last copy of what is returned.
 run_directory make_default_run(const cluster::cluster_file& file);
 /// runs/<name>-<UTC yyyymmdd-hhmmss>
 run_directory make_default_run(const std::string& name);

@@ -34,7 +34,7 @@ struct observed_worker {
   std::vector<observed_part> parts;      ///< equally long ones, the same of all processes
   std::vector<std::string> lines;        ///< by which the script joins
   std::string problem;                   ///< why its agent was told no more; empty: it was
-  std::optional<double> cpu_wait_share;  ///< of its computing, by its agent, when no CPU was free; nothing: not measured
+  std::optional<double> cpu_wait_share; ///< of its computing, by its agent, when no CPU was free; nothing: not measured
 };
 
 struct observation {

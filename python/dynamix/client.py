@@ -73,7 +73,8 @@ class Client:
         return self._run
 
     def _check(self, code: int) -> int:
-        """Of a call by `_run` itself: the library refuses what `handle` does, which says why, only then."""
+        """Of a call with `_run`, which the library itself refuses where the run is closed or another process's: `handle` is asked only
+        then, for the reason."""
         if code == raw.ERROR:
             raise DynamixError(self._library.dynamix_error(self.handle).decode(errors="replace"))
         return code

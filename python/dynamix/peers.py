@@ -125,6 +125,7 @@ class Peers:
 
     def leave(self) -> None:
         """Ends the threads that are this object's own, and those of its groups, unless one waits for what does not come."""
+        self.buffers = None  # which hold the model's parameters
         if self.notes is not None and self.notes.is_stuck:
             return
         if self.notes is not None and self._watching is not None:
@@ -207,7 +208,7 @@ class Peers:
         DynamixError where another does the other thing."""
         if any(row and (row >= _SAYS) != says for row in rows):
             talks, trains = (next(member for member, row in enumerate(rows) if row and (row >= _SAYS) == said) for said in (True, False))
-            raise DynamixError(f"member {talks} has called run.load_state_dict() and member {trains} has not, which trains: call it on all "
+            raise DynamixError(f"member {talks} is in run.loader() or run.load_state_dict(), and member {trains} trains: call these on all "
                                "members, behind the same step")
         return rows
 

@@ -27,7 +27,7 @@ class Stepping(Membership):
     _is_told_of_unmade = False
     _equality: Optional[Equality]
     _round: Round
-    steps_made = 0  # by optimisers, and steps that were left out
+    steps_made = 0  # by optimisers, or left out by them
 
     def average_gradients(self) -> None:
         raise NotImplementedError

@@ -137,7 +137,8 @@ TEST_F(RunThatIsRead, SaysThatItsReportCouldNotBePrinted) {
   ASSERT_EQ(storage::write_file_atomically(run().ledger(), lines), "");
   for (const std::string command : {"report", "explain", "explain --all", "ledger"}) {
     const auto ended =
-        start({"-c", "exec \"$0\" " + command + " --run \"$1\" > /dev/full", DYNAMIX_NODE_PROGRAM, run().path()}, "/bin/sh")
+        start({"-c", "exec \"$0\" " + command + " --run \"$1\" > /dev/full", DYNAMIX_NODE_PROGRAM, run().path()},
+              "/bin/sh")
             .wait();
     EXPECT_EQ(ended.code, 1) << command;
     EXPECT_THAT(ended.output, HasSubstr("dynamix-node: error: cannot write the output")) << command;

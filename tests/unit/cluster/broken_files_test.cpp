@@ -177,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(
         broken_file{"port = 7402", "port = 7402\nbatch_highest = 63",
                     "f.toml:26:17: host.batch_highest is 63; it must be 0 or from batch.initial to batch.highest"},
         broken_file{"name = \"ada\"", "name = \"" + std::string(63, 'w') + "\"\ncount = 2",
-                    "f.toml:24:8: host.count makes the name \"" + std::string(63, 'w') + "-2\" of 65 characters"},
+                    "f.toml:23:8: host.count makes the name \"" + std::string(63, 'w') + "-2\" of 65 characters"},
         broken_file{"port = 7402", "port = 65535\ncount = 2",
                     "f.toml:26:9: host.count is 2; there may be 8192 hosts, and ports end at 65535"},
         broken_file{"port = 7402", "port = 7402\njoin_at_seconds = 9\nleave_at_seconds = 9",

@@ -216,7 +216,8 @@ TEST(Explanation, HasAColumnOfWhatMemoryHoldsWhereAScriptSaysIt) {
   EXPECT_THAT(to_text(explain(sample_rows(), 0, "", error), explanation_detail::summary), Not(HasSubstr("limit")));
 }
 
-/// Of a step's 200 ms its report has 200 for computing, a quarter of which was waiting: there is one figure of that name.
+/// Of a step's 200 ms its report has 200 for computing, a quarter of which was waiting: there is one figure of that
+/// name.
 TEST(Explanation, CallsNothingComputingThatWaitedForACpu) {
   auto rows = sample_rows();
   std::get<ledger::window>(rows[2].entry).workers[1].time = {.compute_seconds = 0.15, .cpu_wait_seconds = 0.05};

@@ -215,13 +215,12 @@ TEST_F(Launcher, GivesAWorkerUpThatCannotBeStartedAgain) {
     bool given_up = false;
   } observer;
   observer_ = &observer;
-  const auto outcome =
-      launch_with("trap 'exit 0' INT\n" + begin + "if [ $name = ben ]; then rm " + run_.log("ben") + "; mkdir " +
-                  run_.log("ben") + "; exit 7; fi\nwhile :; do sleep 0.05; done");
+  const auto outcome = launch_with("trap 'exit 0' INT\n" + begin + "if [ $name = ben ]; then rm " + run_.log("ben") +
+                                   "; mkdir " + run_.log("ben") + "; exit 7; fi\nwhile :; do sleep 0.05; done");
   EXPECT_TRUE(outcome.succeeded) << outcome.error;
   EXPECT_THAT(outcome.given_up, ElementsAre("ben"));
-  EXPECT_THAT(outcome.warnings, ElementsAre(AllOf(HasSubstr("ben could not be started (cannot open "),
-                                                  HasSubstr(" too often and is given up; the run goes on"))));
+  EXPECT_THAT(outcome.warnings, ElementsAre(AllOf(HasSubstr("ben could not be started too often (cannot open "),
+                                                  HasSubstr(") and is given up; the run goes on"))));
 }
 
 TEST_F(Launcher, EndsWhenTheLastWorkerIsGivenUp) {

@@ -65,9 +65,8 @@ TEST(Observation, SaysWhoIsSlowAndWhatToWrite) {
   const auto told = to_sentences(observe({at_32("ada", 1, 3), at_32("ben", 3, 3)}));
   EXPECT_TRUE(
       tells(told, "ben is slow: it computes 96.0 ms per step, 3.0 times as long per sample as the median worker"));
-  EXPECT_TRUE(
-      tells(told, "equal batches cost 48 % of the samples per second; two lines would give 1.92 times as many "
-                  "(1.92 to 1.92, estimated; 64 samples per step shared as 48, 16); here they are:"));
+  EXPECT_TRUE(tells(told, "equal batches cost 48 % of the samples per second; two lines would give 1.92 times as many "
+                          "(1.92 to 1.92, estimated; 64 samples per step shared as 48, 16); here they are:"));
   EXPECT_TRUE(tells(told, "    run = dynamix.join(model, optimizer)"));
 }
 

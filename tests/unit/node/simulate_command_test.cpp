@@ -39,8 +39,8 @@ TEST(Simulate, PrintsTheRunAndWhatCameOfIt) {
 
 TEST(Simulate, SaysThatItDecidesForATreeAsASingleArbitratorDoes) {
   EXPECT_EQ(ask(simulate({"--policy", "static", "--quiet"})).err, "");
-  const auto said = ask(simulate({"--policy", "static", "--quiet", "--set", "arbitrator.topology=tree", "--set",
-                                  "arbitrator.fanout=4"}));
+  const auto said = ask(
+      simulate({"--policy", "static", "--quiet", "--set", "arbitrator.topology=tree", "--set", "arbitrator.fanout=4"}));
   ASSERT_EQ(said.code, exit_done) << said.err;
   EXPECT_THAT(said.err, HasSubstr("note: the cluster has a tree of arbitrators"));
 }

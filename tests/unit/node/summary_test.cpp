@@ -259,7 +259,8 @@ TEST(Summary, WeighsTimesByTheStepsThatWereLookedAt) {
       auto& worker = window->workers[1];
       look_at(worker.report.training, looked, looked == 0 ? 0 : 0.1 * looked); // none, 1 of 0.1 s, 2 of 0.2 s
       if (looked > 0)
-        worker.time = {.compute_seconds = 0.05 * looked - 0.03, .cpu_wait_seconds = 0.03, .other_seconds = 0.05 * looked};
+        worker.time = {
+            .compute_seconds = 0.05 * looked - 0.03, .cpu_wait_seconds = 0.03, .other_seconds = 0.05 * looked};
       worker.report.system.valid = looked == 1;
       look_at(window->workers[0].report.training, 0, 0);
       ++looked;

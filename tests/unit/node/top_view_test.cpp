@@ -80,7 +80,8 @@ TEST(TopView, CutsNoNumberWhereTheScreenIsNarrow) {
   state["workers"]["name"] = {"worker-with-a-long-name", "w1"};
   state["workers"]["batch"] = {12345, 64};
   state["workers"]["decided_batch"] = {23456, 64};
-  state["events"][0]["text"] = "the exchange of gradients is by ring, predicted to take 12.25 ms of each step of 123456";
+  state["events"][0]["text"] =
+      "the exchange of gradients is by ring, predicted to take 12.25 ms of each step of 123456";
   for (const std::size_t width : {68U, 72U, 80U, 100U}) {
     const auto text = drawn(state, {.width = width});
     EXPECT_THAT(text, ::testing::ContainsRegex("global batch 123,456(  |\n)")) << text;
