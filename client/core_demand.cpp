@@ -32,9 +32,13 @@ std::uint32_t set_of(const std::vector<std::uint32_t>& cpus) {
 
 } // namespace
 
-double demanded_seconds(const std::string& proc) {
+double used_seconds() {
   ::timespec used{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+}
+
+double demanded_seconds(const std::string& proc) {
   double waited_nanoseconds = 0;
   std::uint64_t threads = 0;
   std::error_code none;
@@ -44,7 +48,7 @@ double demanded_seconds(const std::string& proc) {
     if (++threads <= threads_max && std::ifstream(thread.path() / "schedstat") >> ran >> waited)
       waited_nanoseconds += waited;
   }
-  return static_cast<double>(used.tv_sec) + 1e-9 * (static_cast<double>(used.tv_nsec) + waited_nanoseconds);
+  return used_seconds() + 1e-9 * waited_nanoseconds;
 }
 
 void core_demand::step_ended(double now_seconds) {

@@ -9,7 +9,9 @@
 
 namespace dynamix::client {
 
-/// CPU time of all threads of this process, and the time that they waited for a CPU (/proc/self/task/*/schedstat below
+/// CPU time of all threads of this process.
+double used_seconds();
+/// The same, and the time that they waited for a CPU (/proc/self/task/*/schedstat below
 /// `proc`): threads that wait for each other's cores use no more time than there is, but ask for it.
 double demanded_seconds(const std::string& proc = "/proc");
 

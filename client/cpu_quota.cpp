@@ -1,22 +1,16 @@
 #include "client/cpu_quota.hpp"
 
+#include "client/core_demand.hpp"
 #include "telemetry/cgroup_limits.hpp"
 
 #include <algorithm>
 #include <cstdint>
-#include <ctime>
 #include <utility>
 
 namespace dynamix::client {
 namespace {
 
 constexpr double looked_for_seconds = 2;
-
-double own_cpu_seconds() {
-  ::timespec used{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
-}
 
 } // namespace
 
@@ -43,14 +37,11 @@ quota_use cpu_quota::look() const {
   char text[1024];
   if (!statistics_.read_start(text, sizeof(text)))
     return {};
-  const auto find = [&](const char* name, double unit) {
-    std::uint64_t number = 0;
-    return telemetry::find_number(text, name, number) ? unit * static_cast<double>(number) : 0;
-  };
-  const double used = find("usage_usec ", 1e-6); // version 1 counts a group's time in another hierarchy
+  std::uint64_t used_us = 0; // version 1 counts a group's time in another hierarchy
+  const bool counts = telemetry::find_number(text, "usage_usec ", used_us);
   return {.cores = cores_,
-          .cpu_seconds = used > 0 ? used : own_cpu_seconds(),
-          .stopped_seconds = find("throttled_usec ", 1e-6) + find("throttled_time ", 1e-9)};
+          .cpu_seconds = counts ? 1e-6 * static_cast<double>(used_us) : used_seconds(),
+          .stopped_seconds = telemetry::stopped_seconds(text)};
 }
 
 double cpu_quota::step_seconds(double compute_seconds, double now_seconds) {

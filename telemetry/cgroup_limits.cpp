@@ -1,5 +1,7 @@
 #include "telemetry/cgroup_limits.hpp"
 
+#include "telemetry/small_file.hpp"
+
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -53,6 +55,13 @@ cgroup_limits read_limits(const cgroup_places& places) {
   return {.cores = cores,
           .memory_bytes = static_cast<std::uint64_t>(lowest(places.memory, memory_of).first),
           .cores_group = std::move(group)};
+}
+
+double stopped_seconds(const char* cpu_stat) {
+  std::uint64_t time = 0;
+  if (find_number(cpu_stat, "throttled_usec ", time))
+    return 1e-6 * static_cast<double>(time);
+  return find_number(cpu_stat, "throttled_time ", time) ? 1e-9 * static_cast<double>(time) : 0;
 }
 
 } // namespace dynamix::telemetry

@@ -17,4 +17,8 @@ struct cgroup_limits {
 /// The lowest of the groups and all above them, of either version.
 cgroup_limits read_limits(const cgroup_places& places);
 
+/// For how long a group has been stopped since it had used its part of the CPUs, by the text of its cpu.stat, of either
+/// version; of all its CPUs. 0: it does not say.
+double stopped_seconds(const char* cpu_stat);
+
 } // namespace dynamix::telemetry

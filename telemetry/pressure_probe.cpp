@@ -1,4 +1,5 @@
 #include "telemetry/cgroup.hpp"
+#include "telemetry/cgroup_limits.hpp"
 #include "telemetry/probe.hpp"
 #include "telemetry/small_file.hpp"
 
@@ -24,15 +25,9 @@ std::uint64_t read_number(const kept_file& file) {
   return file.read_start(text, sizeof(text)) && take_number(begin, number) ? number : 0;
 }
 
-/// cpu.stat has throttled_usec in version 2 and throttled_time, in nanoseconds, in version 1.
 double read_throttled_seconds(const kept_file& file) {
   char text[1024];
-  std::uint64_t time = 0;
-  if (!file.read_start(text, sizeof(text)))
-    return 0;
-  if (find_number(text, "throttled_usec ", time))
-    return 1e-6 * static_cast<double>(time);
-  return find_number(text, "throttled_time ", time) ? 1e-9 * static_cast<double>(time) : 0;
+  return file.read_start(text, sizeof(text)) ? stopped_seconds(text) : 0;
 }
 
 kept_file open_file(const std::string& path) {
