@@ -3,6 +3,7 @@
 #include "storage/beneath.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -42,15 +43,18 @@ namespace {
 [[noreturn]] void become(const char* program, char* const* arguments, char* const* environment, int input, int results,
                          int output, pid_t parent) {
   setpgid(0, 0);
+  struct sigaction hang_up {};
+  const bool deaf = sigaction(SIGHUP, nullptr, &hang_up) == 0 && hang_up.sa_handler == SIG_IGN; // as nohup has it
+  // What is pending was sent to the parent's group before this process left it, and is the parent's: it is discarded by
+  // SIG_IGN. Nothing of its own can have come, since its parent waits for execve.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    std::signal(signal, SIG_IGN);
+    if (signal != SIGHUP || !deaf)
+      std::signal(signal, SIG_DFL);
+  }
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) // it has gone already
     _exit(127);
-  // The parent's handlers stay until execve, and would swallow what is pending.
-  for (const int signal : {SIGINT, SIGTERM})
-    std::signal(signal, SIG_DFL);
-  struct sigaction hang_up {};
-  if (sigaction(SIGHUP, nullptr, &hang_up) != 0 || hang_up.sa_handler != SIG_IGN) // what nohup is for holds for all
-    std::signal(SIGHUP, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -59,6 +63,31 @@ namespace {
   dup2(output, STDERR_FILENO);
   execve(program, arguments, environment);
   _exit(127);
+}
+
+/// Returns the child's id once it is the program, or has ended: whatever is sent to it then is for the program. -1: why
+/// not is in errno. No signal is delivered between fork and `become`, to handlers that are the parent's.
+template <class Become>
+pid_t start_child(Become become) {
+  std::array<int, 2> begun{-1, -1}; // closed by execve, and by an end before it
+  if (pipe2(begun.data(), O_CLOEXEC) != 0)
+    return -1;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  const pid_t id = fork();
+  if (id == 0)
+    become();
+  const int error = errno;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  close(begun[1]);
+  char nothing = 0;
+  while (id > 0 && read(begun[0], &nothing, 1) < 0 && errno == EINTR) {
+  }
+  close(begun[0]);
+  errno = error;
+  return id;
 }
 
 } // namespace
@@ -149,14 +178,12 @@ std::string child_process::start(const child_options& options) {
     const auto argument_pointers = pointers_to(arguments);
     const auto environment_pointers = pointers_to(environment);
     const pid_t parent = getpid();
-    id_ = fork();
-    if (id_ == 0)
+    id_ = start_child([&] {
       become(options.program.c_str(), argument_pointers.data(), environment_pointers.data(), input, results, output,
              parent);
+    });
     if (id_ < 0)
       problem = failed("cannot start " + options.program);
-    else // as the child does, which may come to it later than a signal to this process's group, of which it would die
-      setpgid(id_, id_);
   }
   for (const int descriptor : {input, results, output})
     if (descriptor >= 0)

@@ -13,6 +13,7 @@
 #include <csignal>
 #include <filesystem>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -93,6 +94,37 @@ TEST(ChildProcess, GetsNoBlockedSignalsFromItsParent) {
   ASSERT_EQ(process.start(shell("exec sleep 60", directory.path() + "/log")), "");
   process.signal(SIGTERM);
   EXPECT_EQ(wait_for_end(process).number, SIGTERM);
+}
+
+/// `timeout`, or a terminal, signals the whole group of whoever starts children: those that have only been forked yet
+/// too, which would die of what their parent is to pass on in its own way.
+TEST(ChildProcess, OutlivesASignalToTheGroupThatItIsStartedIn) {
+  constexpr int children = 200;
+  const temporary_directory directory;
+  const pid_t group = fork();
+  if (group == 0) { // a group of its own, of which this test is no member
+    setpgid(0, 0);
+    sigset_t held;
+    sigemptyset(&held);
+    sigaddset(&held, SIGINT);
+    sigprocmask(SIG_BLOCK, &held, nullptr);
+    std::jthread sender([](const std::stop_token& stop) {
+      while (!stop.stop_requested())
+        kill(0, SIGINT);
+    });
+    int died = 0;
+    for (int i = 0; i < children; ++i) {
+      child_process process;
+      if (!process.start(shell("exit 0", directory.path() + "/log")).empty() || !wait_for_end(process).well())
+        ++died;
+    }
+    sender = {};
+    _exit(died);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(group, &status, 0), group);
+  ASSERT_TRUE(WIFEXITED(status)) << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "of " << children << " children died";
 }
 
 /// Whoever logs out hangs up all that nohup has started, and not its leader alone.
