@@ -1,5 +1,7 @@
 #include "client/learning_rate.hpp"
 
+#include "messages/early_steps.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -36,8 +38,11 @@ double learning_rate::adascale_gain(double scale, double base_batch, const noise
     state_.trace.add(sample.trace, decay);
     state_.gradient_square.add(sample.gradient_square, decay);
   }
+  const double counted = scale < 1 ? std::clamp(state_.progress / messages::early_steps - 1, 0.0, 1.0) : 1;
+  if (counted == 0)
+    return 1;
   // Clamped after averaging: clamping each step's estimate, which may well be negative, would bias the means upwards.
-  const double variance = std::max(0.0, state_.trace.value() / base_batch);
+  const double variance = counted * std::max(0.0, state_.trace.value() / base_batch);
   const double square = std::max(0.0, state_.gradient_square.value());
   const double denominator = variance / scale + square;
   const double lowest = std::min(1.0, scale);

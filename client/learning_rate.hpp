@@ -34,16 +34,18 @@ struct learning_rate_step {
 ///                (Johnson et al., AdaScale SGD, arXiv 2007.05105, algorithm 1); for adaptive optimisers base *
 ///                sqrt(r).
 /// AdaScale's averages decay with 1 - S/1000 as the paper has it, with bias correction. They hold tr of one sample, not
-/// s2, so that S may change from step to step, and be below 1 or no whole number. Progress counts steps of batch B0: r
-/// a step for adascale, S a step (that is, samples) for the others.
+/// s2, so that S may change from step to step, and be below 1 or no whole number. Below 1 the variance counts for
+/// nothing in the first steps of training (messages::early_steps), and in full from twice as many on: r falls from 1 to
+/// the formula's. Progress counts steps of batch B0: r a step for adascale, S a step (that is, samples) for the others.
 class learning_rate {
 public:
   /// `base_batch` > 0. `adaptive` says that the optimiser is Adam or AdamW.
   learning_rate(messages::rate_rule rule, double base_rate, std::uint64_t base_batch, bool adaptive);
 
   /// To be called once a step, after the reduction of its gradient. `sample` is what `gradient_noise::observe` gave;
-  /// one that is not valid is skipped, and before the first valid one AdaScale's gain is min(1, S).
-  /// `deals`: batches that were accumulated for the step on every worker, of which the base batch then has as many.
+  /// one that is not valid is skipped, and before the first valid one AdaScale's gain is min(1, S), but 1 early in
+  /// training. `deals`: batches that were accumulated for the step on every worker, of which the base batch then has as
+  /// many.
   learning_rate_step advance(std::uint64_t global_batch, const noise_sample& sample, std::uint32_t deals = 1);
 
   double progress() const { return state_.progress; }

@@ -1,6 +1,7 @@
 #include "client/lockstep.hpp"
 
 #include "client/proportional_split.hpp"
+#include "messages/early_steps.hpp"
 #include "session/undecided.hpp"
 #include "storage/fnv1a.hpp"
 
@@ -282,6 +283,7 @@ step_row lockstep::write_row(std::array<messages::decision, 2> held, session::st
                .own_square = own_square,
                .own_batch = static_cast<std::uint32_t>(own_samples())};
   const auto noise = noise_.estimate();
+  const bool tells = noise.valid && step_ >= messages::early_steps;
   return {.held = held,
           .request = request,
           // The batch sizes of a step that was found not to fit count as used.
@@ -293,7 +295,7 @@ step_row lockstep::write_row(std::array<messages::decision, 2> held, session::st
           .highest_batch = own.highest,
           .pace = balancer_.estimate(plan_.at(step_).batches[options_.position]),
           .total_batch = options_.balances == messages::balancing::all
-                             ? balancer_.propose(noise.valid ? noise.noise_scale : 0, least_total())
+                             ? balancer_.propose(tells ? noise.noise_scale : 0, least_total())
                              : 0,
           .cores = options_.balances == messages::balancing::automatic ? cores_ : session::core_use{}};
 }

@@ -36,9 +36,9 @@ std::vector<choice> goodput_controller::choose_all(const observation& observed) 
   if (!measured.any_measured())
     return keep_assigned(observed, "no worker measured yet");
   const auto now = measured.judge(observed.assigned);
-  // Without phi there is no telling whether a larger global batch is worth it.
+  // Where phi tells nothing there is no telling whether a larger global batch is worth it.
   const auto [reason, best] = measured.worthwhile(
-      measured.noise_scale() < 0 ? measured.split(std::max(now.total, measured.least_planned())) : measured.best(),
+      measured.noise_known() ? measured.best() : measured.split(std::max(now.total, measured.least_planned())),
       observed.assigned);
   if (best.batches == observed.assigned)
     return keep_assigned(observed, reason);

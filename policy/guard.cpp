@@ -176,7 +176,7 @@ guard_verdict weigh(const std::vector<choice>& choices, const batches& fallback,
   batches wanted;
   for (const auto& each : choices)
     wanted.push_back(each.batch);
-  const bool noise_known = measured.noise_scale() >= 0;
+  const bool noise_known = measured.noise_known();
   auto other = fallback;
   const bool balanced = rules.balanced && std::ranges::none_of(observed.report->reports, shares_cores);
   if (balanced) { // shares follow the paces, so that only the global batch counts

@@ -1,5 +1,6 @@
 #include "policy/measured_cluster.hpp"
 
+#include "messages/early_steps.hpp"
 #include "policy/bounded.hpp"
 #include "policy/water_filling.hpp"
 
@@ -140,11 +141,13 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
   // waits on average.
   double least_wait = std::numeric_limits<double>::infinity();
   std::vector<std::uint64_t> totals;
+  std::vector<std::uint64_t> steps;
   take_what_clients_say(shard);
   for (const auto& report : shard.reports) {
     if (take(report)) {
       least_wait = std::min(least_wait, bounded(report.training.exchange_seconds, 0, messages::max_seconds));
       totals.push_back(report.global_batch);
+      steps.push_back(std::min(report.first_step, messages::max_counter) + report.training.steps);
     }
     if (report.window == shard.window && report.training.gradient_valid) {
       phi += bounded(report.training.noise_scale, 0, largest_noise_scale);
@@ -154,6 +157,8 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
   }
   if (!totals.empty())
     largest_run_.now = agreed_total(std::move(totals));
+  if (!steps.empty())
+    early_ = agreed_total(std::move(steps)) < messages::early_steps;
   largest_run_.newest = std::max(largest_run_.newest, largest_run_.now);
   if (std::isfinite(least_wait))
     exchange_seconds_ = mean_of(exchange_seconds_, least_wait, exchange_weight);
@@ -203,14 +208,18 @@ double measured_cluster::noise_trend() const {
 }
 
 std::uint64_t measured_cluster::largest_planned() const {
+  if (early_)
+    return largest_run_.now == 0 ? initial_total() : largest_run_.now;
   const auto run = std::max(largest_run_.newest, largest_run_.before);
   return growth_max * (run == 0 ? initial_total() : std::min(run, std::max(largest_run_.now, initial_total())));
 }
 
 std::uint64_t measured_cluster::least_planned() const {
+  if (early_)
+    return largest_planned();
   if (!cluster::goes_below_initial(rule_))
     return initial_total();
-  return noise_scale_ >= 0 ? lowest_total() : std::min(initial_total(), largest_planned());
+  return noise_known() ? lowest_total() : std::min(initial_total(), largest_planned());
 }
 
 double measured_cluster::factor(std::size_t worker, belief how) const {
@@ -278,7 +287,7 @@ batch_plan measured_cluster::within(double seconds, std::span<const belief> how)
 }
 
 double measured_cluster::efficiency(double total) const {
-  if (noise_scale_ < 0)
+  if (!noise_known())
     return 1;
   const auto initial = static_cast<double>(initial_total());
   const double critical = total < initial ? noise_scale_ * noise_doubt : noise_scale_ / noise_doubt;
@@ -404,7 +413,7 @@ batch_plan measured_cluster::best(double from, double to, std::span<const belief
   to = std::min(to, static_cast<double>(highest_total()));
   from = std::min(std::max(from, static_cast<double>(lowest_total())), to);
   auto chosen = split(static_cast<std::uint64_t>(std::llround(from)), how);
-  if (noise_scale_ < 0 || from == to)
+  if (!noise_known() || from == to)
     return chosen;
   auto best_total = static_cast<double>(chosen.total);
   auto best_goodput = chosen.goodput;

@@ -79,6 +79,10 @@ public:
   /// The newest window's noise scale in samples, which the workers have averaged over steps; negative while not
   /// measured.
   double noise_scale() const { return noise_scale_; }
+  /// Whether the window ended among the first steps of training, in which the global batch stands.
+  bool early() const { return early_; }
+  /// Whether the noise scale tells what a batch is worth: there is one, and it is not early.
+  bool noise_known() const { return noise_scale_ >= 0 && !early_; }
   /// Standard error of its natural logarithm; 0 while nobody says.
   double noise_error() const { return noise_error_; }
   /// The noise scale over its moving average, by which it changes; 1 while not measured.
@@ -93,17 +97,17 @@ public:
   std::uint64_t highest_total() const;
   /// The smallest global batch that a plan may have. The initial one where the learning rate would not be right below
   /// it. Elsewhere that, or twice what has run where training began with less, while there is no noise scale to tell
-  /// what another is worth.
+  /// what another is worth. Among the first steps what runs.
   std::uint64_t least_planned() const;
   /// The largest that it may have where that is not less: twice what runs now, so that what the others are given while
   /// a host hiccups does not grow with each hiccup; below the initial one twice that, or twice the largest that this
-  /// generation has run of late where that is less (Pollux's limit).
+  /// generation has run of late where that is less (Pollux's limit). Among the first steps of training what runs.
   std::uint64_t largest_planned() const;
   std::uint32_t lowest() const { return limits_.lowest; }
   std::uint32_t highest(std::size_t worker) const { return highest_[worker]; }
 
-  /// What a sample is worth beside one of the initial global batch, at least: (p + B0)/(p + B), 1 without phi (Pollux,
-  /// arXiv 2008.12260, formula 7). The critical batch p is near the noise scale phi, at times half or twice that, so it
+  /// What a sample is worth beside one of the initial global batch, at least: (p + B0)/(p + B), 1 where phi tells
+  /// nothing (Pollux, arXiv 2008.12260, formula 7). The critical batch p is near the noise scale phi, at times half or twice that, so it
   /// counts as larger below B0 and as smaller above: B0 stands unless another batch gains more than phi may be wrong
   /// by.
   double efficiency(double total) const;
@@ -196,6 +200,7 @@ private:
   bool work_moves_ = false;      ///< workers have told of their pace, so they move work
   double straggling_ = 0;        ///< logarithm; moving mean
   double noise_scale_ = -1;
+  bool early_ = false;
   double noise_error_ = 0;
   double mean_noise_scale_ = -1;
   /// The largest global batch that has run, in the windows that are remembered. What workers have run who have gone, or

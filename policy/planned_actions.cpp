@@ -36,7 +36,7 @@ planned_target find_planned_target(const measured_cluster& measured, std::span<c
   auto plan = measured.best(how);
   // A little more, so that rounding does not cost the sample that takes exactly the planned time.
   const auto whole = plan.level_seconds * (1 + rounding);
-  if (std::abs(scale - 1) > rounding) {
+  if (std::abs(scale - 1) > rounding && !measured.early()) {
     const auto part = measured.within(scale * whole, how).total;
     const auto all = measured.within(whole, how).total;
     const auto total = static_cast<double>(plan.total) * static_cast<double>(part) / static_cast<double>(all);

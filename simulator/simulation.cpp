@@ -1,6 +1,7 @@
 #include "simulator/simulation.hpp"
 
 #include "cluster/places.hpp"
+#include "messages/early_steps.hpp"
 #include "policy/water_filling.hpp"
 #include "session/step_settings.hpp"
 #include "simulator/random_stream.hpp"
@@ -122,7 +123,8 @@ messages::shard_report simulation::state::run_balanced() {
     const auto before = in_force;
     while (file().arbitrator.policy != cluster::policy_kind::stigmergic && apply_decision(world.steps() + 1))
       decided = std::exchange(in_force, before);
-    in_force = balanced->step(in_force, world.computed_seconds(), world.newest_step_seconds(), noise_scale, decided);
+    const auto noise_known = world.steps() >= messages::early_steps ? noise_scale : 0;
+    in_force = balanced->step(in_force, world.computed_seconds(), world.newest_step_seconds(), noise_known, decided);
   };
   auto shard = world.run_window(
       [&] {

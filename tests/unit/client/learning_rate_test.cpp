@@ -1,4 +1,5 @@
 #include "client/learning_rate.hpp"
+#include "messages/early_steps.hpp"
 
 #include <gtest/gtest.h>
 
@@ -44,7 +45,26 @@ TEST(Adascale, GivesTheGainWorkedOutByHand) {
 TEST(Adascale, ShrinksTheRateBelowTheBaseBatch) {
   // S = 1/2: r = (3+1)/(6+1).
   learning_rate scaled(rule::adascale, 0.1, 100, false);
+  scaled.restore({.progress = 2 * messages::early_steps, .trace = {}, .gradient_square = {}});
   EXPECT_DOUBLE_EQ(scaled.advance(50, {.valid = true, .trace = 300, .gradient_square = 1}).gain, 4.0 / 7);
+}
+
+/// Measured noise says the opposite of what a small batch is worth there.
+TEST(Adascale, KeepsTheBaseRateBelowTheBaseBatchInTheFirstSteps) {
+  const noise_sample seen{.valid = true, .trace = 300, .gradient_square = 1};
+  learning_rate scaled(rule::adascale, 0.1, 100, false);
+  for (std::uint64_t step = 0; step < messages::early_steps; ++step)
+    EXPECT_DOUBLE_EQ(scaled.advance(50, step == 0 ? noise_sample{} : seen).learning_rate, 0.1);
+  EXPECT_DOUBLE_EQ(scaled.progress(), messages::early_steps);
+  double before = 1;
+  while (scaled.progress() < 2 * messages::early_steps) { // s2 counts for a growing part of it
+    const double counted = scaled.progress() / messages::early_steps - 1;
+    const double gain = scaled.advance(50, seen).gain;
+    EXPECT_NEAR(gain, (3 * counted + 1) / (6 * counted + 1), 1e-12);
+    EXPECT_LE(gain, before);
+    before = gain;
+  }
+  EXPECT_NEAR(scaled.advance(50, seen).gain, 4.0 / 7, 1e-12);
 }
 
 TEST(Adascale, KeepsTheBaseRateAtTheBaseBatch) {
@@ -73,6 +93,7 @@ TEST(Adascale, StaysBetweenNoNoiseAndAllNoise) {
 TEST(Adascale, IsCarefulWhileItKnowsNothing) {
   learning_rate scaled(rule::adascale, 0.1, 100, false);
   EXPECT_DOUBLE_EQ(scaled.advance(800, {}).gain, 1);
+  scaled.restore({.progress = 2 * messages::early_steps, .trace = {}, .gradient_square = {}});
   EXPECT_DOUBLE_EQ(scaled.advance(50, {}).gain, 0.5);
 }
 

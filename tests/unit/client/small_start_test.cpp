@@ -1,6 +1,7 @@
 // A training that begins with less than its initial global batch, and what becomes of that where nobody decides.
 
 #include "client/lockstep.hpp"
+#include "messages/early_steps.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -109,6 +110,27 @@ TEST_F(SmallStart, LeavesAloneWhatNobodyWasToDecide) {
     auto steps = begin({{.initial = 64, .first = 16}, {.initial = 64, .first = 16}}, options);
     EXPECT_THAT(windows(steps, 9), Each(32));
   }
+}
+
+/// Where the workers choose the global batch by its noise scale.
+TEST_F(SmallStart, LeavesTheGlobalBatchInTheFirstSteps) {
+  auto steps = begin({{.initial = 64}, {.initial = 64}}, {.balances = messages::balancing::all});
+  std::vector<std::uint64_t> proposed;
+  for (std::uint64_t number = 0; number < 2 * messages::early_steps; ++number) {
+    dealt_step dealt;
+    steps.deal(dealt);
+    steps.deliver();
+    steps.computed(64 * 1e-4 * (1 + number % 2 * 0.01));
+    const std::vector<step_row> rows(2, steps.write_row({}, session::step_request::none, 1, 1000));
+    proposed.push_back(rows[0].total_batch);
+    session::agreement agreed;
+    ASSERT_EQ(steps.read_rows(rows, agreed), "");
+    steps.rate(1);
+    steps.complete(false, 0.1);
+  }
+  const auto later = proposed.begin() + messages::early_steps;
+  EXPECT_TRUE(std::all_of(proposed.begin(), later, [](std::uint64_t total) { return total == 0; }));
+  EXPECT_TRUE(std::any_of(later, proposed.end(), [](std::uint64_t total) { return total > 128; }));
 }
 
 TEST_F(SmallStart, WaitsAnewForDecisionsInEachGroup) {

@@ -2,6 +2,7 @@
 
 /// What the workers of a cluster report whose hosts differ, slow down and report with noise.
 
+#include "messages/early_steps.hpp"
 #include "messages/types.hpp"
 
 #include <spdlog/fmt/fmt.h>
@@ -63,7 +64,7 @@ private:
     const double noise = std::lognormal_distribution<>(0, 0.05)(random_);
     messages::window_report report{.host = fmt::format("w{}", rank), .rank = rank, .window = window};
     report.generation = generation_of(window);
-    report.first_step = 10 * (window - 1);
+    report.first_step = messages::early_steps + 10 * (window - 1); // behind the first ones of training
     report.final = eventful_ && window == windows;
     const auto decided = in_force.find(rank);
     report.batch = decided == in_force.end() ? 64 : decided->second.batch;

@@ -166,6 +166,33 @@ TEST(MeasuredCluster, PlansAtMostTwiceWhatHasRunWhereTrainingBeginsBelowTheIniti
   }
 }
 
+/// Gradients that hardly point anywhere yet have a noise scale that tells nothing.
+TEST(MeasuredCluster, LeavesTheGlobalBatchInTheFirstStepsOfTraining) {
+  for (const std::uint32_t batch : {16U, 64U, 128U})
+    for (const double noise_scale : {0.0, 1.0, 1e6}) {
+      measured_cluster measured(limits);
+      const auto measure = [&](std::uint64_t window) {
+        auto shard = shard_of(window, {0.005, 0.005, 0.005}, 0.01, noise_scale);
+        for (auto& report : shard.reports) {
+          report.batch = batch;
+          report.global_batch = 3 * batch;
+          report.first_step = 10 * (window - 1);
+        }
+        shard.reports[window % 3].first_step = window % 2 == 0 ? messages::max_counter : 0; // one is wrong
+        measured.measure(shard);
+      };
+      for (const std::uint64_t window : {1, 2, 3, 4}) {
+        measure(window);
+        EXPECT_FALSE(measured.noise_known()) << window;
+        EXPECT_EQ(measured.best().total, 3 * batch) << noise_scale;
+        EXPECT_EQ(measured.least_planned(), 3 * batch);
+      }
+      measure(5); // has ended with the 50th step
+      EXPECT_EQ(measured.noise_known(), noise_scale > 0);
+      EXPECT_EQ(measured.largest_planned(), 6 * batch);
+    }
+}
+
 TEST(MeasuredCluster, PlansAtMostTwiceWhatARunResumesWith) {
   for (const std::uint32_t batch : {16U, 64U, 256U}) {
     measured_cluster fresh(limits);                   // knows nothing of the run before

@@ -84,6 +84,25 @@ TEST(PlannedActions, RunAsTheyAreVotedWhileThePolicyLearnsUnguarded) {
   EXPECT_THAT(find_planned_target(measured, even, {64, 64}, true).plan.batches, ElementsAre(64, 64));
 }
 
+TEST(PlannedActions, MoveNoGlobalBatchInTheFirstStepsOfTraining) {
+  measured_cluster measured(limits);
+  auto shard = testing::make_shard(2);
+  for (auto& report : shard.reports) {
+    report.first_step = 0;
+    report.batch = 16;
+    report.global_batch = 32;
+    report.training.compute_seconds = 0.02;
+    report.training.gradient_valid = true;
+    report.training.noise_scale = 1e6;
+  }
+  measured.measure(shard);
+  for (const std::int32_t scale : {50, 100, 200})
+    for (const bool unguarded : {false, true}) {
+      const std::vector<planned_action> votes(2, {.scale = scale});
+      EXPECT_THAT(find_planned_target(measured, votes, {16, 16}, unguarded).plan.batches, ElementsAre(16, 16));
+    }
+}
+
 /// A host that takes 100 ms for the least batch size and two that take 20 ms for 64 samples: the plan lets them wait.
 measured_cluster with_slack() {
   measured_cluster measured(limits);

@@ -3,6 +3,7 @@
 /// Reports, files and rollouts that the policy's tests begin with. Includes no Torch.
 
 #include "cluster/cluster_file.hpp"
+#include "messages/early_steps.hpp"
 #include "messages/types.hpp"
 #include "policy/controller.hpp"
 #include "policy/measured_cluster.hpp"
@@ -15,9 +16,11 @@
 
 namespace dynamix::policy::testing {
 
+/// Of a training that is behind its first steps.
 inline messages::window_report make_report(std::uint32_t rank, std::uint64_t window, std::uint32_t batch) {
   messages::window_report report{
       .host = "host-" + std::to_string(rank), .rank = rank, .generation = 1, .window = window};
+  report.first_step = messages::early_steps + 10 * (window - 1);
   report.batch = batch;
   report.training.steps = 10;
   report.training.samples = 10ULL * batch;
