@@ -6,11 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <charconv>
 #include <cstdio>
 #include <fcntl.h>
-#include <filesystem>
-#include <fstream>
 #include <malloc.h>
 #include <mutex>
 #include <unistd.h>
@@ -22,21 +19,7 @@ namespace dynamix::trainer {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::size_t checked_bytes_min = 256 << 10; ///< smaller tensors are not worth looking
-
-/// 0 for "max", for what version 1 has in its place, and where there is none.
-std::uint64_t limit_in(const fs::path& file) {
-  constexpr std::uint64_t no_limit = std::uint64_t{1} << 60U;
-  std::uint64_t bytes = 0;
-  std::ifstream(file) >> bytes;
-  return bytes < no_limit ? bytes : 0;
-}
-
-std::uint64_t lower(std::uint64_t left, std::uint64_t right) {
-  return left == 0 ? right : right == 0 ? left : std::min(left, right);
-}
 
 std::atomic<std::uint64_t> tensor_limit = 0;
 
@@ -82,29 +65,6 @@ private:
 };
 
 } // namespace
-
-std::uint64_t control_group_limit(const std::string& groups, const std::string& mount) {
-  std::uint64_t limit = 0;
-  std::ifstream file(groups);
-  for (std::string line; std::getline(file, line);) {
-    const auto first = line.find(':');
-    const auto second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos)
-      continue;
-    const auto controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const bool version2 = controllers == ",,";
-    if (!version2 && controllers.find(",memory,") == std::string::npos)
-      continue;
-    const fs::path root = version2 ? fs::path(mount) : fs::path(mount) / "memory";
-    const auto* name = version2 ? "memory.max" : "memory.limit_in_bytes";
-    for (fs::path group = line.substr(second + 1); true; group = group.parent_path()) {
-      limit = lower(limit, limit_in(root / group.relative_path() / name));
-      if (!group.has_relative_path())
-        break;
-    }
-  }
-  return limit;
-}
 
 std::uint64_t own_resident_bytes() {
   static const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);

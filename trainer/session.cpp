@@ -5,6 +5,7 @@
 #include "exchange/group.hpp"
 #include "session/step_settings.hpp"
 #include "storage/atomic_file.hpp"
+#include "telemetry/cgroup_limits.hpp"
 #include "trainer/compute_device.hpp"
 #include "trainer/compute_threads.hpp"
 #include "trainer/memory_limit.hpp"
@@ -19,6 +20,7 @@
 #include <algorithm>
 #include <array>
 #include <fmt/core.h>
+#include <unistd.h>
 
 namespace dynamix::trainer {
 
@@ -49,7 +51,8 @@ preflight_problem load_data(const cluster::cluster_file& file, dataset& train, d
 }
 
 std::uint64_t memory_limit_of(const cluster::training& training) {
-  return training.memory_mb > 0 ? std::uint64_t{training.memory_mb} << 20U : control_group_limit();
+  return training.memory_mb > 0 ? std::uint64_t{training.memory_mb} << 20U
+                                : telemetry::read_limits(telemetry::find_cgroups_of(::getpid())).memory_bytes;
 }
 
 loop_options options_for(const session_options& options) {

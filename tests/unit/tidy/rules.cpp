@@ -123,7 +123,7 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
         "policy/"}},
       {"trainer",
        {"messages/types.hpp", "messages/loss.hpp", "cluster/", "storage/", "session/", "client/", "exchange/",
-        "policy/learner.hpp", "policy/learner_tensors.hpp"}},
+        "policy/learner.hpp", "policy/learner_tensors.hpp", "telemetry/cgroup_limits.hpp"}},
       {"simulator",
        {"messages/types.hpp", "settings/", "cluster/", "storage/", "policy/", "session/step_settings.hpp",
         "exchange/form_choice.hpp"}},

@@ -1,4 +1,4 @@
-/// Memory that ends: what limits it, how tensors and evaluations meet it, and a whole training under it.
+/// Memory that ends: how tensors and evaluations meet it, and a whole training under it.
 
 #include "session_fixture.hpp"
 #include "tests/unit/exchange/stores.hpp"
@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <filesystem>
 #include <malloc.h>
 
 namespace dynamix::trainer {
@@ -21,32 +20,6 @@ constexpr std::uint64_t mb = 1 << 20;
 std::uint64_t settled_bytes() {
   ::malloc_trim(0);
   return own_resident_bytes();
-}
-
-TEST(ControlGroupLimit, IsTheLowestOfAGroupAndThoseAboveIt) {
-  const temporary_directory machine;
-  const auto limit_of = [&](const std::string& groups) {
-    return control_group_limit(machine.write("groups", groups), machine.path());
-  };
-  std::filesystem::create_directories(machine.file("a/b"));
-  std::filesystem::create_directories(machine.file("memory/job"));
-  EXPECT_EQ(limit_of("0::/a/b\n"), 0U) << "nothing says anything";
-  machine.write("a/b/memory.max", "max\n");
-  EXPECT_EQ(limit_of("0::/a/b\n"), 0U);
-  machine.write("a/memory.max", "314572800\n");
-  EXPECT_EQ(limit_of("0::/a/b\n"), 300 * mb);
-  machine.write("a/b/memory.max", "104857600\n");
-  EXPECT_EQ(limit_of("0::/a/b\n"), 100 * mb);
-  EXPECT_EQ(limit_of("0::/\n"), 0U);
-  machine.write("memory.max", "52428800\n");
-  EXPECT_EQ(limit_of("0::/nowhere\n"), 50 * mb) << "a container sees its own group alone";
-  std::filesystem::remove(machine.file("memory.max"));
-  machine.write("memory/memory.limit_in_bytes", "9223372036854771712\n");
-  machine.write("memory/job/memory.limit_in_bytes", "209715200\n");
-  EXPECT_EQ(limit_of("5:cpu,cpuacct:/job\n4:memory:/job\n0::/\n"), 200 * mb);
-  EXPECT_EQ(limit_of("5:cpu,cpuacct:/job\n"), 0U);
-  EXPECT_EQ(limit_of("4:memory:/\nnonsense\n"), 0U);
-  EXPECT_EQ(control_group_limit(machine.file("none"), machine.path()), 0U);
 }
 
 class TensorMemory : public session_fixture {
