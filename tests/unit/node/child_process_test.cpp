@@ -224,27 +224,5 @@ TEST(CommandProcess, CountsWhatAsksItToStopWhileThereIsNoCommand) {
   EXPECT_EQ(command_process::asked_by(), SIGTERM);
 }
 
-TEST(StopSignals, TurnTheFirstSignalIntoAStopRequest) {
-  const stop_signals signals;
-  EXPECT_FALSE(signals.token().stop_requested());
-  kill(getpid(), SIGTERM);
-  while (!signals.token().stop_requested())
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-}
-
-TEST(StopSignals, EndTheProcessAtTheSecondSignal) {
-  EXPECT_EXIT(
-      {
-        const stop_signals signals;
-        kill(getpid(), SIGINT);
-        while (!signals.token().stop_requested())
-          std::this_thread::sleep_for(std::chrono::milliseconds(5));
-        std::this_thread::sleep_for(std::chrono::milliseconds(600)); // what comes earlier is the first
-        kill(getpid(), SIGINT);
-        std::this_thread::sleep_for(std::chrono::seconds(60));
-      },
-      ::testing::ExitedWithCode(1), "");
-}
-
 } // namespace
 } // namespace dynamix::node
