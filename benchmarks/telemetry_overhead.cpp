@@ -21,7 +21,6 @@
 #include <sched.h>
 #include <string>
 #include <time.h>
-#include <utility>
 #include <vector>
 
 namespace {

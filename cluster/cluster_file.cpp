@@ -1,13 +1,11 @@
 #include "cluster/cluster_file.hpp"
 
 #include "cluster/fields.hpp"
-#include "cluster/places.hpp"
 #include "storage/fnv1a.hpp"
 
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
-#include <set>
 #include <stdexcept>
 
 namespace dynamix::cluster {

@@ -6,7 +6,6 @@
 #include <cctype>
 #include <charconv>
 #include <fmt/core.h>
-#include <utility>
 
 namespace dynamix::cluster {
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <openssl/evp.h>
 #include <stdexcept>
-#include <vector>
 
 namespace dynamix::dashboard {
 namespace {

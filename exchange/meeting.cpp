@@ -17,7 +17,6 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>

@@ -3,7 +3,6 @@
 #include "storage/splitmix64.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 

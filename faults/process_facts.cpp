@@ -1,6 +1,5 @@
 #include "faults/process_facts.hpp"
 
-#include <algorithm>
 #include <filesystem>
 #include <fmt/core.h>
 #include <fstream>

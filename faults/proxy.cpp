@@ -9,7 +9,6 @@
 #include <list>
 #include <map>
 #include <mutex>
-#include <stdexcept>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <thread>

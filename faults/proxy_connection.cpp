@@ -1,6 +1,5 @@
 #include "faults/proxy_connection.hpp"
 
-#include <array>
 #include <cerrno>
 #include <sys/socket.h>
 #include <unistd.h>

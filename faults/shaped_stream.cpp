@@ -1,7 +1,6 @@
 #include "faults/shaped_stream.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace dynamix::faults {
 namespace {

@@ -6,7 +6,6 @@
 #include "ledger/fields.hpp"
 #include "storage/json_text.hpp"
 
-#include <algorithm>
 #include <limits>
 #include <simdjson.h>
 #include <string_view>

@@ -4,7 +4,6 @@
 #include "links/private_file.hpp"
 #include "storage/atomic_file.hpp"
 
-#include <algorithm>
 #include <fmt/core.h>
 #include <unistd.h>
 

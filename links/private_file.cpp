@@ -3,7 +3,6 @@
 #include "storage/atomic_file.hpp"
 
 #include <cerrno>
-#include <fcntl.h>
 #include <filesystem>
 #include <fmt/core.h>
 #include <sys/stat.h>

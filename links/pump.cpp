@@ -4,7 +4,6 @@
 #include "links/refusals.hpp"
 #include "links/sockets.hpp"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>

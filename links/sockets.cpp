@@ -14,7 +14,6 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <system_error>
-#include <unistd.h>
 #include <utility>
 
 namespace dynamix::links {

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <type_traits>
 
 namespace dynamix::messages {
 namespace {

@@ -6,7 +6,6 @@
 #include <fmt/core.h>
 #include <functional>
 #include <tuple>
-#include <type_traits>
 
 namespace dynamix::replication {
 namespace {

@@ -1,6 +1,5 @@
 // One life of libraft: from its directory to its first election, and the journal underneath.
 
-#include "replication/journal_codec.hpp"
 #include "replication/replica_core.hpp"
 
 #include <algorithm>

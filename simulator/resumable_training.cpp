@@ -1,6 +1,5 @@
 #include "simulator/resumable_training.hpp"
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>

@@ -4,8 +4,6 @@
 #include "swarm/clock.hpp"
 #include "swarm/part_events.hpp"
 
-#include <algorithm>
-
 namespace dynamix::swarm {
 namespace {
 

@@ -4,7 +4,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <arpa/inet.h>
 #include <cstdint>
 #include <utility>

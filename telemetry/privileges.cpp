@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstring>
 #include <linux/capability.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>

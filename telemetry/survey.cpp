@@ -5,13 +5,11 @@
 #include <filesystem>
 #include <functional>
 #include <linux/magic.h>
-#include <netinet/in.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-#include <utility>
 
 namespace dynamix::telemetry {
 namespace {

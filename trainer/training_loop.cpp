@@ -14,7 +14,6 @@
 #include <cmath>
 #include <fmt/ranges.h>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 namespace dynamix::trainer {

@@ -2,7 +2,6 @@
 
 #include "actors/aggregator/root_role.hpp"
 
-#include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>

@@ -3,7 +3,6 @@
 #include "actors/aggregator/root_role.hpp"
 #include "storage/json_text.hpp"
 
-#include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>

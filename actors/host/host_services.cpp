@@ -4,7 +4,6 @@
 #include "actors/network/gateway.hpp"
 
 #include <caf/io/all.hpp>
-#include <spdlog/spdlog.h>
 
 #include <utility>
 

@@ -2,7 +2,6 @@
 
 #include "actors/aggregator/aggregator.hpp"
 #include "actors/arbitrator/arbitrator.hpp"
-#include "actors/handlers.hpp"
 #include "actors/host/incarnation.hpp"
 #include "actors/network/connector.hpp"
 

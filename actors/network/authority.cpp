@@ -2,7 +2,6 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include <optional>
 #include <utility>
 
 namespace dynamix::actors {

@@ -11,7 +11,6 @@
 
 #include <array>
 #include <chrono>
-#include <memory>
 #include <sys/socket.h>
 #include <utility>
 

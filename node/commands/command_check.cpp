@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <memory>
 #include <ostream>
-#include <thread>
 
 namespace dynamix::node {
 namespace {

@@ -7,7 +7,6 @@
 #include "node/reports/text.hpp"
 
 #include <algorithm>
-#include <ctime>
 #include <fmt/core.h>
 #include <memory>
 #include <ostream>

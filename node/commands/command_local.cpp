@@ -4,7 +4,6 @@
 #include "node/commands/command.hpp"
 #include "node/launch/client_cluster.hpp"
 #include "node/launch/local_run.hpp"
-#include "node/launch/port_check.hpp"
 #include "node/launch/resume_point.hpp"
 #include "node/launch/shipped_files.hpp"
 #include "node/launch/stop_signals.hpp"

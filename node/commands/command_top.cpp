@@ -12,7 +12,6 @@
 #include <functional>
 #include <httplib.h>
 #include <memory>
-#include <optional>
 #include <ostream>
 #include <poll.h>
 #include <sys/ioctl.h>

@@ -10,7 +10,6 @@
 #include <fmt/core.h>
 #include <limits>
 #include <set>
-#include <span>
 
 namespace dynamix::node {
 namespace {

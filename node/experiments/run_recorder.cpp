@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/core.h>
-#include <limits>
 #include <tuple>
 
 namespace dynamix::node {

@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <optional>
 
 namespace dynamix::node {
 namespace {

@@ -7,7 +7,6 @@
 #include <array>
 #include <climits>
 #include <cstdio>
-#include <cstdlib>
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <stdexcept>

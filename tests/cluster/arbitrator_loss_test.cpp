@@ -1,6 +1,5 @@
 /// The arbitrator dies in mid-training: training goes on without it, and with its successor.
 
-#include "storage/atomic_file.hpp"
 #include "tests/cluster/trial.hpp"
 
 #include <nlohmann/json.hpp>

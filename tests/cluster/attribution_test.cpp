@@ -8,7 +8,6 @@
 #include "telemetry/cgroup.hpp"
 #include "tests/cluster/trial.hpp"
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -15,7 +15,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <thread>
 
 namespace dynamix::cluster_test {
 namespace {

@@ -7,7 +7,6 @@
 #include "tests/cluster/trial.hpp"
 #include "trainer/checkpoint.hpp"
 
-#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>

@@ -10,8 +10,6 @@
 #include <charconv>
 #include <deque>
 #include <filesystem>
-#include <fmt/format.h>
-#include <unistd.h>
 
 namespace dynamix::cluster_test {
 namespace {

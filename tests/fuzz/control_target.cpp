@@ -9,7 +9,6 @@
 #include "tests/fuzz/described_file.hpp"
 #include "tests/fuzz/targets.hpp"
 
-#include <array>
 #include <optional>
 #include <vector>
 

@@ -7,12 +7,10 @@
 #include <array>
 #include <future>
 #include <memory>
-#include <span>
 #include <string>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
-#include <utility>
 #include <vector>
 
 namespace dynamix::fuzz {

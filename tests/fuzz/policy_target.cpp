@@ -4,7 +4,6 @@
 #include "tests/fuzz/described_file.hpp"
 #include "tests/fuzz/targets.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>

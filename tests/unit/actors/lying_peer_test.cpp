@@ -7,7 +7,6 @@
 #include "tests/unit/links/told_lines.hpp"
 
 #include <caf/io/all.hpp>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/fmt/fmt.h>
 
@@ -17,7 +16,6 @@
 #include <mutex>
 #include <poll.h>
 #include <sys/socket.h>
-#include <thread>
 #include <unistd.h>
 
 namespace dynamix::actors::testing {

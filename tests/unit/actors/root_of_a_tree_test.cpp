@@ -2,8 +2,6 @@
 
 #include "tests/unit/actors/noted_aggregator.hpp"
 
-#include <map>
-
 namespace dynamix::actors {
 namespace {
 

@@ -4,7 +4,6 @@
 #include "ledger/replay.hpp"
 #include "tests/unit/actors/simulated_tree.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace dynamix::actors::testing {

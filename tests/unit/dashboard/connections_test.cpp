@@ -5,7 +5,6 @@
 #include <array>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <vector>
 
 namespace dynamix::dashboard {
 namespace {

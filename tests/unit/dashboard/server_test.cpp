@@ -15,7 +15,6 @@
 
 #include <cerrno>
 #include <fcntl.h>
-#include <filesystem>
 #include <fstream>
 #include <future>
 #include <httplib.h>

@@ -12,7 +12,6 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
-#include <chrono>
 
 namespace dynamix::exchange {
 namespace {

@@ -8,9 +8,7 @@
 
 #include <arpa/inet.h>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
-#include <functional>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>

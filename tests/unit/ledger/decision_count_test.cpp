@@ -1,6 +1,5 @@
 #include "ledger/decision_count.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>

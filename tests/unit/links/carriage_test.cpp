@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <netinet/in.h>
 
 namespace dynamix::links {

@@ -1,11 +1,9 @@
-#include "links/pump.hpp"
 #include "links/sockets.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <csignal>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <thread>

@@ -1,5 +1,4 @@
 #include "messages/codec.hpp"
-#include "messages/validation.hpp"
 #include "tests/unit/messages/examples.hpp"
 #include "tests/unit/messages/unchecked.hpp"
 

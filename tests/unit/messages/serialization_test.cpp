@@ -4,7 +4,6 @@
 #include <caf/all.hpp>
 #include <caf/binary_deserializer.hpp>
 #include <caf/binary_serializer.hpp>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -3,8 +3,6 @@
 #include "tests/unit/dashboard/inlined_data.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
-#include <gmock/gmock.h>
-
 #include <cmath>
 
 namespace dynamix::node {

@@ -1,4 +1,3 @@
-#include "ledger/file.hpp"
 #include "node/launch/probe.hpp"
 #include "node/launch/remote_run.hpp"
 #include "node/reports/text.hpp"
@@ -10,13 +9,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <csignal>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <thread>
 #include <unistd.h>
 
 namespace dynamix::node {

@@ -1,7 +1,6 @@
 #include "replication/journal.hpp"
 #include "tests/unit/replication/journal_examples.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace dynamix::replication {

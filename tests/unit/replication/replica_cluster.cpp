@@ -8,7 +8,6 @@
 #include <csignal>
 #include <ctime>
 #include <fcntl.h>
-#include <filesystem>
 #include <poll.h>
 #include <spawn.h>
 #include <sstream>

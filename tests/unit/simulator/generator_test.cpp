@@ -2,14 +2,12 @@
 #include "simulator/generator.hpp"
 #include "simulator/scenario.hpp"
 #include "simulator/simulation.hpp"
-#include "storage/atomic_file.hpp"
 #include "tests/temporary_directory.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <regex>

@@ -1,5 +1,4 @@
 #include "simulator/device_profile.hpp"
-#include "swarm/clock.hpp"
 #include "swarm/cluster.hpp"
 #include "swarm/conductor.hpp"
 #include "swarm/part.hpp"

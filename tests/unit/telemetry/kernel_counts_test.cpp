@@ -7,7 +7,6 @@
 #include "tests/unit/telemetry/loopback.hpp"
 #include "tests/unit/telemetry/needs_bpf.hpp"
 
-#include <cmath>
 #include <cstdlib>
 #include <linux/tcp.h>
 #include <sched.h>

@@ -7,7 +7,6 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>

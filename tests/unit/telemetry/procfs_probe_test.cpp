@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
-#include <sched.h>
 #include <sys/sysinfo.h>
 #include <thread>
 #include <time.h>

@@ -5,7 +5,6 @@
 #include <cctype>
 #include <fstream>
 #include <sstream>
-#include <utility>
 
 namespace dynamix::tidy {
 
