@@ -258,29 +258,4 @@ void client_run::on(const slot_effects::finished& what) {
   caf::anon_send(worker_, atom::left_v);
 }
 
-std::uint32_t client_run::group() const {
-  const std::scoped_lock lock(mutex_);
-  return group_;
-}
-
-std::uint64_t client_run::steps() const {
-  const std::scoped_lock lock(mutex_);
-  return steps_;
-}
-
-trainer::outcome client_run::outcome() const {
-  const std::scoped_lock lock(mutex_);
-  return outcome_;
-}
-
-double client_run::control_seconds() const {
-  const std::scoped_lock lock(mutex_);
-  return control_seconds_;
-}
-
-std::vector<messages::evaluation_report> client_run::evaluations() const {
-  const std::scoped_lock lock(mutex_);
-  return evaluations_;
-}
-
 } // namespace dynamix::actors

@@ -8,10 +8,8 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace dynamix::actors {
 
@@ -19,7 +17,7 @@ namespace dynamix::actors {
 /// soon as that is asked for: the client's process group is its user's, and goes on.
 class client_run final : public worker_training {
 public:
-  explicit client_run(const training_options& options) : options_(options) {}
+  explicit client_run(const training_options& options) : worker_training(options) {}
   ~client_run() override;
 
   void open(caf::actor_system& system, worker_local worker) override;
@@ -31,11 +29,8 @@ public:
   void request_stop() override;
   void finish(const std::string& reason) override;
 
-  std::uint32_t group() const override;
-  std::uint64_t steps() const override;
-  trainer::outcome outcome() const override;
-  double control_seconds() const override;
-  std::vector<messages::evaluation_report> evaluations() const override;
+  std::uint32_t group() const override { return locked(group_); }
+  std::uint64_t steps() const override { return locked(steps_); }
 
 private:
   void serve(std::uint32_t rank);
@@ -51,10 +46,7 @@ private:
   void on(const session::client_effects::finished& what);
   void note_applied(const messages::window_report& report);
 
-  training_options options_;
-  worker_local worker_;
-
-  mutable std::mutex mutex_; ///< guards what follows; taken within the server's, never the other way round
+  // Guarded by the mutex, which is taken within the server's, never the other way round.
   std::shared_ptr<session::decision_slot> decisions_;
   std::deque<messages::decision> received_; ///< the newest that the client was sent, in order
   messages::decision_key in_force_;         ///< as the newest report says
@@ -64,9 +56,6 @@ private:
   bool began_ = false;            ///< a step of the generation is completed
   bool stop_asked_ = false;
   std::string last_loss_; ///< why the newest client was lost, while none has come since
-  trainer::outcome outcome_;
-  double control_seconds_ = 0;
-  std::vector<messages::evaluation_report> evaluations_;
 
   std::unique_ptr<client_server> server_; ///< last, so that its thread ends first
 };

@@ -201,8 +201,6 @@ private:
   double step_end_seconds_ = 0;
 };
 
-training_run::training_run(const training_options& options) : options_(options) {}
-
 training_run::~training_run() {
   // The thread holds a share of this object, so here it has ended or is ending in this very call.
   if (thread_.joinable())
@@ -304,21 +302,6 @@ void training_run::run() {
   }
   last.how = trainer::ending::failed;
   tell(std::move(last));
-}
-
-trainer::outcome training_run::outcome() const {
-  const std::scoped_lock lock(mutex_);
-  return outcome_;
-}
-
-double training_run::control_seconds() const {
-  const std::scoped_lock lock(mutex_);
-  return control_seconds_;
-}
-
-std::vector<messages::evaluation_report> training_run::evaluations() const {
-  const std::scoped_lock lock(mutex_);
-  return evaluations_;
 }
 
 } // namespace dynamix::actors

@@ -8,11 +8,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 namespace dynamix::actors {
 
@@ -21,7 +19,7 @@ namespace dynamix::actors {
 /// process's end.
 class training_run final : public worker_training, public std::enable_shared_from_this<training_run> {
 public:
-  explicit training_run(const training_options& options);
+  explicit training_run(const training_options& options) : worker_training(options) {}
   ~training_run() override;
   training_run(const training_run&) = delete;
   training_run& operator=(const training_run&) = delete;
@@ -38,9 +36,6 @@ public:
   void finish(const std::string& reason) override;
 
   std::uint64_t steps() const override { return steps_.load(std::memory_order_relaxed); }
-  trainer::outcome outcome() const override;
-  double control_seconds() const override;
-  std::vector<messages::evaluation_report> evaluations() const override;
 
 private:
   friend class training_observer;
@@ -54,9 +49,7 @@ private:
   std::optional<order> await_order();
   void tell(trainer::outcome outcome);
 
-  training_options options_;
   caf::actor_system* system_ = nullptr;
-  worker_local worker_;
   std::uint32_t rank_ = 0;
   std::shared_ptr<session::decision_slot> decisions_;
   std::atomic<bool> stop_ = false;
@@ -64,13 +57,10 @@ private:
   std::atomic<std::uint64_t> steps_ = 0;
   std::shared_ptr<exchange::interruption> interruption_; ///< the worker actor's own
 
-  mutable std::mutex mutex_; ///< guards all below
+  // Guarded by the mutex.
   std::condition_variable ordered_;
   std::optional<order> order_;
   std::optional<std::string> last_reason_; ///< set: finish
-  trainer::outcome outcome_;
-  double control_seconds_ = 0;
-  std::vector<messages::evaluation_report> evaluations_;
   std::thread thread_;
 };
 

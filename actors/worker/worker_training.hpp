@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -61,9 +62,24 @@ public:
   /// Completed.
   virtual std::uint64_t steps() const = 0;
   /// Of the generation that was left last.
-  virtual trainer::outcome outcome() const = 0;
-  virtual double control_seconds() const = 0;
-  virtual std::vector<messages::evaluation_report> evaluations() const = 0;
+  trainer::outcome outcome() const { return locked(outcome_); }
+  double control_seconds() const { return locked(control_seconds_); }
+  std::vector<messages::evaluation_report> evaluations() const { return locked(evaluations_); }
+
+protected:
+  explicit worker_training(const training_options& options) : options_(options) {}
+  template <class Value>
+  Value locked(const Value& value) const {
+    const std::scoped_lock lock(mutex_);
+    return value;
+  }
+
+  const training_options options_;
+  worker_local worker_;
+  mutable std::mutex mutex_; ///< guards what follows
+  trainer::outcome outcome_;
+  double control_seconds_ = 0;
+  std::vector<messages::evaluation_report> evaluations_;
 };
 
 /// As training.trainer says.
