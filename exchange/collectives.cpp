@@ -35,19 +35,6 @@ void combine_elements(memory into, constant_memory from, Operation operation) {
     to[i] = operation(to[i], part[i]);
 }
 
-void combine(arithmetic how, memory into, constant_memory from) {
-  switch (how) {
-  case arithmetic::add_float32:
-    return combine_elements<float>(into, from, std::plus());
-  case arithmetic::add_float64:
-    return combine_elements<double>(into, from, std::plus());
-  case arithmetic::add_words:
-    return combine_elements<std::uint64_t>(into, from, std::plus());
-  case arithmetic::or_words:
-    return combine_elements<std::uint64_t>(into, from, std::bit_or());
-  }
-}
-
 /// How many pieces so many bytes go around in.
 std::size_t pieces_of(std::size_t bytes) {
   return std::max({std::size_t{1}, bytes / piece_bytes, std::min(pieces_least, bytes / piece_bytes_least)});
@@ -61,8 +48,8 @@ std::span<Byte> part_of(std::span<Byte> whole, std::size_t element, std::size_t 
   return whole.subspan(begin, count * (i + 1) / parts * element - begin);
 }
 
-/// The i-th piece of a block whose pieces are all awaited at once: a peer keeps a row for each length (mesh.cpp). So all
-/// are as long, but for the last.
+/// The i-th piece of a block whose pieces are all awaited at once: a peer keeps a row for each length (mesh.cpp). So
+/// all are as long, but for the last.
 template <typename Byte>
 std::span<Byte> piece_of(std::span<Byte> block, std::size_t i, std::size_t pieces) {
   const auto size = block.size() / pieces;
@@ -115,8 +102,8 @@ protected:
 private:
   small_sum(const std::shared_ptr<std::vector<std::byte>>& parts, std::shared_ptr<mesh> through, std::uint64_t lane,
             memory data, std::shared_ptr<void> owner, arithmetic how)
-      : gathering_all(std::move(through), lane, *parts, parts, "all-reduce"), data_(data), data_owner_(std::move(owner)),
-        how_(how) {}
+      : gathering_all(std::move(through), lane, *parts, parts, "all-reduce"), data_(data),
+        data_owner_(std::move(owner)), how_(how) {}
 
   const memory data_;
   const std::shared_ptr<void> data_owner_;
@@ -132,8 +119,8 @@ class ring_sum final : public collective {
 public:
   ring_sum(std::shared_ptr<mesh> through, std::uint64_t lane, memory data, std::shared_ptr<void> owner, arithmetic how)
       : collective(std::move(through), lane, "all-reduce"), data_(data), owner_(std::move(owner)), how_(how),
-        pieces_(pieces_of(data.size() / size())),
-        steps_(2 * (static_cast<std::size_t>(size()) - 1)), room_(pieces_ahead * largest_piece()) {}
+        pieces_(pieces_of(data.size() / size())), steps_(2 * (static_cast<std::size_t>(size()) - 1)),
+        room_(pieces_ahead * largest_piece()) {}
 
 protected:
   void begin() override {
@@ -162,8 +149,8 @@ private:
     const auto step = awaited_ / pieces_;
     const auto i = awaited_ % pieces_;
     const auto whole = piece(step + 1, i);
-    const auto into = combines(step) ? memory(room_).subspan(awaited_ % pieces_ahead * largest_piece(), whole.size())
-                                     : whole;
+    const auto into =
+        combines(step) ? memory(room_).subspan(awaited_ % pieces_ahead * largest_piece(), whole.size()) : whole;
     ++awaited_;
     receive(left(), into, [this, step, i, whole, into] {
       if (combines(step))
@@ -252,7 +239,22 @@ private:
 } // namespace
 
 std::size_t element_bytes(arithmetic how) {
-  return how == arithmetic::add_float32 ? sizeof(float) : sizeof(std::uint64_t);
+  return how == arithmetic::add_float32 || how == arithmetic::add_exactly ? sizeof(float) : sizeof(std::uint64_t);
+}
+
+void combine(arithmetic how, memory into, constant_memory from) {
+  switch (how) {
+  case arithmetic::add_float32:
+    return combine_elements<float>(into, from, std::plus());
+  case arithmetic::add_float64:
+    return combine_elements<double>(into, from, std::plus());
+  case arithmetic::add_words:
+    return combine_elements<std::uint64_t>(into, from, std::plus());
+  case arithmetic::or_words:
+    return combine_elements<std::uint64_t>(into, from, std::bit_or());
+  case arithmetic::add_exactly:
+    return;
+  }
 }
 
 collective::collective(std::shared_ptr<mesh> through, std::uint64_t lane, const char* name)

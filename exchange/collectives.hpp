@@ -17,10 +17,13 @@
 
 namespace dynamix::exchange {
 
-/// How elements of several members become one.
-enum class arithmetic : std::uint8_t { add_float32, add_float64, add_words, or_words };
+/// How elements of several members become one: element by element or, by servers alone, by sum_exactly
+/// (exchange/float_sum.hpp). Hosts that only serve are told the number.
+enum class arithmetic : std::uint8_t { add_float32, add_float64, add_words, or_words, add_exactly };
 
 std::size_t element_bytes(arithmetic how);
+/// The elements of `from` with as many of `into`. Not exactly: that takes all parts at once.
+void combine(arithmetic how, std::span<std::byte> into, std::span<const std::byte> from);
 
 /// A collective under way. It stays alive, with the memory that it works on, for as long as a message may touch that.
 class collective : public std::enable_shared_from_this<collective> {
@@ -84,7 +87,8 @@ std::shared_ptr<collective> all_reduce(std::shared_ptr<mesh> through, std::uint6
 std::shared_ptr<collective> all_gather(std::shared_ptr<mesh> through, std::uint64_t lane, std::span<std::byte> all,
                                        std::shared_ptr<void> owner);
 
-/// The i-th of the equal blocks of `blocks` goes to the member at position i, whose block for this one comes into `into`.
+/// The i-th of the equal blocks of `blocks` goes to the member at position i, whose block for this one comes into
+/// `into`.
 std::shared_ptr<collective> all_to_all(std::shared_ptr<mesh> through, std::uint64_t lane,
                                        std::span<const std::byte> blocks, std::span<std::byte> into,
                                        std::shared_ptr<void> owner);

@@ -23,7 +23,7 @@ public:
   std::span<double> sums() override { return sums_; }
   void start() override {
     split_into_digits(std::span<const double>(sums_), std::span(*flat_).subspan(gradient_count_));
-    constexpr auto how = sizeof(Scalar) == sizeof(float) ? addition::float32 : addition::float64;
+    constexpr auto how = sizeof(Scalar) == sizeof(float) ? arithmetic::add_float32 : arithmetic::add_float64;
     started_ = relay_->start(flat_, std::as_writable_bytes(std::span(*flat_)), how, stop_);
   }
   void wait() override {
@@ -44,7 +44,7 @@ private:
 class server_pending final : public pending {
 public:
   server_pending(std::shared_ptr<relay> through, const interruption& stop, std::span<std::byte> bytes,
-                 std::shared_ptr<void> owner, addition how)
+                 std::shared_ptr<void> owner, arithmetic how)
       : relay_(std::move(through)), stop_(stop), started_(relay_->start(std::move(owner), bytes, how, stop)) {}
   void wait() override { relay_->wait(*started_, stop_); }
 
@@ -83,13 +83,15 @@ public:
       return others().combine(std::move(words), how);
     const auto bytes = std::as_writable_bytes(std::span(*words));
     return std::make_unique<server_pending>(relay_, stop_, bytes, std::move(words),
-                                            how == combining::bitwise_or ? addition::bits : addition::words);
+                                            how == combining::bitwise_or ? arithmetic::or_words
+                                                                         : arithmetic::add_words);
   }
   std::unique_ptr<pending> sum(std::span<float> floats, std::shared_ptr<void> owner, float_sum how) override {
     if (!sums_)
       return others().sum(floats, std::move(owner), how);
     return std::make_unique<server_pending>(relay_, stop_, std::as_writable_bytes(floats), std::move(owner),
-                                            how == float_sum::exact ? addition::exact_float32 : addition::float32);
+                                            how == float_sum::exact ? arithmetic::add_exactly
+                                                                    : arithmetic::add_float32);
   }
   std::unique_ptr<pending> exchange_blocks(shared_floats blocks, shared_floats into) override {
     return others().exchange_blocks(std::move(blocks), std::move(into));

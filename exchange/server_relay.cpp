@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <functional>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -23,8 +22,8 @@ struct relay::summation {
 
   /// What the first worker tells hosts that only serve, who do not know what is summed: the next sum, or the end.
   struct call {
-    static constexpr std::uint64_t leave = 5; ///< behind the additions
-    std::uint64_t what = leave;               ///< an addition, or `leave`
+    static constexpr std::uint64_t leave = 5; ///< behind the kinds of arithmetic
+    std::uint64_t what = leave;               ///< an `arithmetic`, or `leave`
     std::uint64_t value = 0;                  ///< bytes, or the word to leave with
   };
 
@@ -41,7 +40,7 @@ struct relay::summation {
   bool served = false;
   bool complete = false;
 
-  addition how() const { return static_cast<addition>(said.what); }
+  arithmetic how() const { return static_cast<arithmetic>(said.what); }
   memory at(const slice& piece) const { return held.subspan(piece.begin - held_from, piece.size); }
 };
 
@@ -57,10 +56,6 @@ namespace {
 
 using slice = relay::summation::slice;
 using call = relay::summation::call;
-
-constexpr std::size_t element_bytes(addition how) {
-  return how == addition::float32 || how == addition::exact_float32 ? sizeof(float) : sizeof(std::uint64_t);
-}
 
 constexpr std::uint8_t part_lane = 0;
 constexpr std::uint8_t sum_lane = 1;
@@ -101,30 +96,6 @@ std::vector<std::vector<slice>> cut(std::size_t bytes, std::span<const double> s
   return pieces;
 }
 
-template <typename Element, typename Operation>
-void combine_each(memory total, std::span<const std::byte> part, Operation operation) {
-  auto* to = reinterpret_cast<Element*>(total.data());
-  const auto* from = reinterpret_cast<const Element*>(part.data());
-  const auto count = total.size() / sizeof(Element);
-  for (std::size_t i = 0; i < count; ++i)
-    to[i] = operation(to[i], from[i]);
-}
-
-void add(addition how, memory total, std::span<const std::byte> part) {
-  switch (how) {
-  case addition::float32:
-    return combine_each<float>(total, part, std::plus());
-  case addition::float64:
-    return combine_each<double>(total, part, std::plus());
-  case addition::words:
-    return combine_each<std::uint64_t>(total, part, std::plus());
-  case addition::bits:
-    return combine_each<std::uint64_t>(total, part, std::bit_or());
-  case addition::exact_float32: // needs all parts at once
-    return;
-  }
-}
-
 } // namespace
 
 relay::relay(ring_group& ring, std::uint32_t workers, std::vector<double> shares,
@@ -141,7 +112,8 @@ void relay::begin() {
     run(&relay::listen);
 }
 
-relay::summation_pointer relay::start(std::shared_ptr<void> owner, memory all, addition how, const interruption& stop) {
+relay::summation_pointer relay::start(std::shared_ptr<void> owner, memory all, arithmetic how,
+                                      const interruption& stop) {
   return enter(std::make_shared<summation>(summation{.owner = std::move(owner),
                                                      .held = all,
                                                      .said = {static_cast<std::uint64_t>(how), all.size()},
@@ -245,7 +217,7 @@ void relay::listen() {
       return left_->complete();
     }
     if (said.what > call::leave || said.value == 0 || said.value > broadcast_bytes_max ||
-        said.value % element_bytes(static_cast<addition>(said.what)) != 0 || shares_.empty())
+        said.value % element_bytes(static_cast<arithmetic>(said.what)) != 0 || shares_.empty())
       throw error("a peer starts a sum that cannot be: kind " + std::to_string(said.what) + ", " +
                   std::to_string(said.value) + " bytes");
     if (!wait_for_room(said.value))
@@ -351,7 +323,7 @@ void relay::hold_share(summation& of) const {
 
 memory relay::part_buffer(buffers& all, const turn& of, std::uint32_t member) const {
   const auto& piece = of.of->pieces[position_][of.piece];
-  if (!works() && member == 0 && of.of->how() != addition::exact_float32)
+  if (!works() && member == 0 && of.of->how() != arithmetic::add_exactly)
     return of.of->at(piece);
   return std::span(all[of.buffer]).subspan(member * piece.size, piece.size);
 }
@@ -368,7 +340,7 @@ relay::turn relay::begin_turn(const summation_pointer& of, std::size_t piece, st
 void relay::finish_turn(turn& now, buffers& all) {
   auto& of = *now.of;
   const auto own = of.at(of.pieces[position_][now.piece]);
-  if (of.how() == addition::exact_float32)
+  if (of.how() == arithmetic::add_exactly)
     add_exactly(now, own, all);
   else
     add_in_order(now, own, all);
@@ -390,10 +362,10 @@ void relay::add_in_order(turn& now, memory own, buffers& all) {
     if (member == 0)
       total = part;
     else if (member == position_) {
-      add(how, own, total); // an addition's sides do not matter
+      combine(how, own, total); // an addition's sides do not matter
       total = own;
     } else
-      add(how, total, part);
+      combine(how, total, part);
   }
 }
 

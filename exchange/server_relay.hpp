@@ -3,6 +3,7 @@
 /// What a member of a group with servers does in threads of its own: it sends its parts to the servers and receives
 /// their sums, and sums its own share. Internal to the room.
 
+#include "exchange/collectives.hpp"
 #include "exchange/ring.hpp"
 
 #include <condition_variable>
@@ -18,10 +19,6 @@
 #include <vector>
 
 namespace dynamix::exchange {
-
-/// How several members' parts become one: element by element in the order of positions, or by sum_exactly
-/// (exchange/float_sum.hpp).
-enum class addition : std::uint8_t { float32, float64, words, bits, exact_float32 };
 
 /// One member's side of all sums, as worker and as server. Three threads take them in the order in which they were
 /// started, which is the same on all members:
@@ -48,7 +45,7 @@ public:
 
   void begin();
   /// Of `all`, which `owner` keeps, into the same memory.
-  summation_pointer start(std::shared_ptr<void> owner, std::span<std::byte> all, addition how,
+  summation_pointer start(std::shared_ptr<void> owner, std::span<std::byte> all, arithmetic how,
                           const interruption& stop);
   void wait(const summation& started, const interruption& stop);
   /// Of the first worker, when all workers have all sums: tells those who only serve to leave.
