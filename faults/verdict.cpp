@@ -3,7 +3,6 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fmt/core.h>
 #include <set>
 
@@ -35,9 +34,9 @@ void count(const fault_record& record, kind_verdict& into, measures& times) {
 }
 
 void finish(kind_verdict& of, const measures& times) {
-  of.detection = spread_of(times.detection);
-  of.resumption = spread_of(times.resumption);
-  of.recovery = spread_of(times.recovery);
+  of.detection = storage::percentiles_of(times.detection);
+  of.resumption = storage::percentiles_of(times.resumption);
+  of.recovery = storage::percentiles_of(times.recovery);
 }
 
 void judge_decisions(const std::vector<ledger::row>& rows, verdict& judged) {
@@ -126,18 +125,6 @@ void find_reasons(const fault_plan& plan, const std::vector<fault_record>& recor
 }
 
 } // namespace
-
-spread spread_of(std::vector<double> values) {
-  if (values.empty())
-    return {};
-  std::ranges::sort(values);
-  // The smallest value that so large a share of them does not exceed.
-  const auto quantile = [&](double share) {
-    const auto rank = std::ceil(share * static_cast<double>(values.size()));
-    return values[static_cast<std::size_t>(std::max(1.0, rank)) - 1];
-  };
-  return {.count = values.size(), .p50 = quantile(0.5), .p99 = quantile(0.99), .max = values.back()};
-}
 
 verdict judge(const fault_plan& plan, const std::vector<fault_record>& records, const std::vector<ledger::row>& rows,
               const run_figures& figures) {

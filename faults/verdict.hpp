@@ -6,6 +6,7 @@
 #include "faults/plan.hpp"
 #include "faults/recovery.hpp"
 #include "ledger/rows.hpp"
+#include "storage/percentiles.hpp"
 
 #include <cstdint>
 #include <map>
@@ -50,15 +51,6 @@ struct run_figures {
   double end_seconds = 0;              ///< of training, from its beginning
 };
 
-/// Of seconds; all 0 where there are none.
-struct spread {
-  std::uint64_t count = 0;
-  double p50 = 0;
-  double p99 = 0;
-  double max = 0;
-};
-spread spread_of(std::vector<double> values);
-
 struct kind_verdict {
   fault_kind kind = fault_kind::kill;
   std::uint64_t injected = 0;
@@ -66,9 +58,10 @@ struct kind_verdict {
   std::uint64_t recovered = 0;
   /// Nothing: scripts trained. They go on while their agents form a generation, which counts those steps as lost.
   std::optional<std::uint64_t> steps_lost;
-  spread detection; ///< from the beginning to the ledger's word
-  spread resumption;
-  spread recovery; ///< from the end of the fault to its target's return
+  // Of seconds.
+  storage::percentiles detection; ///< from the beginning to the ledger's word
+  storage::percentiles resumption;
+  storage::percentiles recovery; ///< from the end of the fault to its target's return
 };
 
 struct verdict {

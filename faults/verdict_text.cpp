@@ -10,7 +10,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-std::string seconds_text(const spread& of) {
+std::string seconds_text(const storage::percentiles& of) {
   return of.count == 0 ? "-" : fmt::format("{:.2f} / {:.2f} / {:.2f}", of.p50, of.p99, of.max);
 }
 
@@ -25,7 +25,7 @@ std::vector<std::string> cells(const std::string& name, const kind_verdict& of) 
           seconds_text(of.recovery)};
 }
 
-json spread_json(const spread& of) {
+json spread_json(const storage::percentiles& of) {
   return of.count == 0 ? json(nullptr) : json{{"count", of.count}, {"p50", of.p50}, {"p99", of.p99}, {"max", of.max}};
 }
 

@@ -3,7 +3,6 @@
 /// Leads the parts of a swarm through joining, windows and farewells, all at one pace.
 
 #include "swarm/channel.hpp"
-#include "swarm/statistics.hpp"
 
 #include <cstdint>
 #include <functional>

@@ -2,6 +2,7 @@
 
 #include "cluster/text_table.hpp"
 #include "node/reports/text.hpp"
+#include "storage/percentiles.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -12,7 +13,7 @@ namespace dynamix::node {
 namespace {
 
 using nlohmann::ordered_json;
-using swarm::percentiles;
+using storage::percentiles;
 
 constexpr std::uint64_t detect_ms_highest = 60000; ///< in a cluster file
 constexpr double bytes_a_kib = 1024;
@@ -23,7 +24,7 @@ std::string milliseconds_text(double seconds) {
 }
 
 std::vector<std::string> latency_row(const std::string& name, const std::vector<float>& seconds) {
-  const auto all = swarm::percentiles_of(seconds);
+  const auto all = storage::percentiles_of(seconds);
   return {name, milliseconds_text(all.p50), milliseconds_text(all.p90), milliseconds_text(all.p99),
           milliseconds_text(all.max)};
 }
@@ -60,7 +61,7 @@ std::string levels_table(const swarm_result& result) {
 }
 
 ordered_json latency_json(const std::vector<float>& seconds) {
-  const auto all = swarm::percentiles_of(seconds);
+  const auto all = storage::percentiles_of(seconds);
   return {{"p50_ms", 1000 * all.p50},
           {"p90_ms", 1000 * all.p90},
           {"p99_ms", 1000 * all.p99},
@@ -92,7 +93,7 @@ std::string swarm_text(const swarm_result& result) {
                                latency_row("window's end to its last decision applied", outcome.last_applied)},
                               2);
   if (!result.killed.empty()) {
-    const auto after = swarm::percentiles_of(result.after_kill);
+    const auto after = storage::percentiles_of(result.after_kill);
     text += fmt::format(
         "{}, which led, was killed before window {}: its decisions were applied {} ms (p50), {} ms (p99) and "
         "{} ms (max) after its end\n",
@@ -155,7 +156,7 @@ std::string swarm_json(const swarm_result& result) {
 }
 
 std::string swarm_progress(const swarm::swarm_outcome& so_far, std::uint32_t windows) {
-  const auto latency = swarm::percentiles_of(so_far.end_to_applied);
+  const auto latency = storage::percentiles_of(so_far.end_to_applied);
   return "window " + grouped(so_far.windows) + "/" + grouped(windows) + "  p50 " + milliseconds_text(latency.p50) +
          " ms  p99 " + milliseconds_text(latency.p99) + " ms  lost " + grouped(so_far.lost);
 }

@@ -215,17 +215,5 @@ TEST_F(AVerdict, IsJsonWithEveryFault) {
   EXPECT_EQ(object["injected"][1]["evidence"], "signal 9");
 }
 
-TEST(Spread, HasTheNearestRank) {
-  std::vector<double> values;
-  for (int i = 100; i >= 1; --i)
-    values.push_back(i);
-  const auto of = spread_of(values);
-  EXPECT_EQ(of.p50, 50);
-  EXPECT_EQ(of.p99, 99);
-  EXPECT_EQ(of.max, 100);
-  EXPECT_EQ(spread_of({}).count, 0U);
-  EXPECT_EQ(spread_of({4}).p99, 4);
-}
-
 } // namespace
 } // namespace dynamix::faults

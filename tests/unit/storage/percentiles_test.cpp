@@ -1,11 +1,11 @@
-#include "swarm/statistics.hpp"
+#include "storage/percentiles.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
-namespace dynamix::swarm {
+namespace dynamix::storage {
 namespace {
 
 TEST(Percentiles, AreValuesByNearestRank) {
@@ -22,14 +22,14 @@ TEST(Percentiles, AreValuesByNearestRank) {
 }
 
 TEST(Percentiles, OfFewValuesAreAmongThem) {
-  EXPECT_EQ(percentiles_of({}).count, 0U);
-  const auto one = percentiles_of({0.25F});
+  EXPECT_EQ(percentiles_of<float>({}).count, 0U);
+  const auto one = percentiles_of<float>({0.25F});
   EXPECT_EQ(one.p50, 0.25);
   EXPECT_EQ(one.p99, 0.25);
-  const auto two = percentiles_of({2, 1});
+  const auto two = percentiles_of<float>({2, 1});
   EXPECT_EQ(two.p50, 1); // half of the values do not exceed it
   EXPECT_EQ(two.p90, 2);
 }
 
 } // namespace
-} // namespace dynamix::swarm
+} // namespace dynamix::storage
