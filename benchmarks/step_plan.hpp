@@ -20,12 +20,9 @@ struct step_plan {
   std::string data = "/usr/share/datasets/fashion-mnist";
 };
 
-/// The seconds of each chunk. Throw std::exception on failure.
-///
-/// `run_plain_loop` is what somebody would write by hand with LibTorch and c10d: equal batches, a mean loss, and the
-/// gradients all-reduced in one flat tensor behind backward, or, `overlapped`, in buckets while backward runs.
+/// The seconds of each chunk of what somebody would write by hand with LibTorch and c10d: equal batches, a mean loss,
+/// and the gradients all-reduced in one flat tensor behind backward, or, `overlapped`, in buckets while backward runs.
+/// Throws std::exception on failure.
 std::vector<double> run_plain_loop(const step_plan& plan, bool overlapped);
-/// `trainer::session`: the same with weighted gradients, windows, statistics and learning-rate rule; no actors.
-std::vector<double> run_trainer_loop(const step_plan& plan);
 
 } // namespace dynamix::benchmarks

@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   dynamix::benchmarks::step_plan plan;
   std::string loop;
   CLI::App app("One rank of a step benchmark");
-  app.add_option("--loop", loop, "what trains")->required()->check(CLI::IsMember({"flat", "overlapped", "trainer"}));
+  app.add_option("--loop", loop, "what trains")->required()->check(CLI::IsMember({"flat", "overlapped"}));
   app.add_option("--rank", plan.rank)->required();
   app.add_option("--world", plan.world)->required()->check(CLI::Range(1, 64));
   app.add_option("--port", plan.port, "of rank 0's store")->required();
@@ -24,8 +24,7 @@ int main(int argc, char** argv) {
   app.add_option("--data", plan.data, "folder of Fashion-MNIST");
   CLI11_PARSE(app, argc, argv);
   try {
-    const auto seconds = loop == "trainer" ? dynamix::benchmarks::run_trainer_loop(plan)
-                                           : dynamix::benchmarks::run_plain_loop(plan, loop == "overlapped");
+    const auto seconds = dynamix::benchmarks::run_plain_loop(plan, loop == "overlapped");
     std::string line;
     for (const double each : seconds)
       line += (line.empty() ? "[" : ", ") + std::to_string(each);
