@@ -2,7 +2,6 @@
 
 /// What came of a run: summary.json, epochs.csv, and the tables that a person reads. Pure.
 
-#include "ledger/records.hpp"
 #include "ledger/run.hpp"
 #include "ledger/worker_course.hpp"
 
@@ -11,9 +10,20 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dynamix::ledger {
+
+/// What a run has written about itself: the fold of its ledger, and what its workers' own files say besides.
+struct run_records {
+  explicit run_records(cluster::cluster_file of = {}) : file(std::move(of)), run(file) {}
+
+  cluster::cluster_file file;
+  ledger::run run;
+  std::vector<messages::farewell> farewells;            ///< from the workers' files, else from the ledger
+  std::vector<messages::evaluation_report> evaluations; ///< by step; from the ledger and the workers' files
+};
 
 /// Decisions for the workers' last lives, counted at the arbitrator (made) and at the workers (the rest).
 struct decision_summary {

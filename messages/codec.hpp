@@ -3,18 +3,34 @@
 /// Structs to Cap'n Proto frames and back. Knows no CAF. A frame is one `Envelope` of messages/schema/dynamix.capnp in
 /// one segment, behind the usual word that says so (docs/wire-format.md).
 
-#include "messages/shared_words.hpp"
 #include "messages/types.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace dynamix::messages {
+
+/// The bytes of one Cap'n Proto frame: immutable, 8-byte aligned, shared by its copies. Empty unless made from words.
+class shared_words {
+public:
+  shared_words() = default;
+  explicit shared_words(std::vector<std::uint64_t> words)
+      : words_(std::make_shared<const std::vector<std::uint64_t>>(std::move(words))) {}
+
+  std::span<const std::uint64_t> view() const {
+    return words_ ? std::span<const std::uint64_t>(*words_) : std::span<const std::uint64_t>();
+  }
+
+private:
+  std::shared_ptr<const std::vector<std::uint64_t>> words_;
+};
 
 /// A variant of all but the first.
 template <class First, class... Rest>

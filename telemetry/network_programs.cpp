@@ -1,8 +1,7 @@
 #include "telemetry/kernel_programs.hpp"
 
 #if DYNAMIX_HAS_BPF
-#include "telemetry/libbpf_errors.hpp"
-#include "telemetry/program_slots.hpp"
+#include "telemetry/libbpf.hpp"
 
 #include <array>
 #include <bpf_programs/network.skel.h>

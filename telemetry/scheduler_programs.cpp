@@ -1,8 +1,7 @@
 #include "telemetry/kernel_programs.hpp"
 
 #if DYNAMIX_HAS_BPF
-#include "telemetry/libbpf_errors.hpp"
-#include "telemetry/program_slots.hpp"
+#include "telemetry/libbpf.hpp"
 
 #include <bpf/bpf.h>
 #include <bpf_programs/scheduler.skel.h>

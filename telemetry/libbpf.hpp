@@ -1,12 +1,17 @@
 #pragma once
 
+/// What all who load kernel programs need.
+
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <bpf/libbpf.h>
 #include <cerrno>
 #include <cstdarg>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <span>
 #include <string>
 
 namespace dynamix::telemetry {
@@ -24,6 +29,13 @@ inline int log_libbpf(libbpf_print_level level, const char* format, va_list argu
 /// "loading the network programs: Operation not permitted", by errno.
 inline std::string libbpf_problem(const std::string& what) {
   return what + ": " + std::strerror(errno);
+}
+
+/// Those of a program's slots that a CPU of this machine may write to; reading the others would cost more than these.
+template <class Slot, std::size_t Size>
+std::span<const Slot> slots_in_use(const Slot (&slots)[Size]) {
+  const int cpus = libbpf_num_possible_cpus();
+  return {slots, cpus > 0 ? std::min(static_cast<std::size_t>(cpus), Size) : Size};
 }
 
 } // namespace dynamix::telemetry
