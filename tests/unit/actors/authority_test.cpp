@@ -2,6 +2,7 @@
 
 #include "actors/network/authority.hpp"
 #include "cluster/places.hpp"
+#include "tests/unit/parsed_cluster.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,10 +25,7 @@ cluster::cluster_file cluster_of(const std::vector<std::string>& arbitrators, in
     text += fmt::format("\n[[host]]\nname = \"{}\"\nport = {}\nroles = [\"arbitrator\"]\n", name, port++);
   for (int i = 0; i < workers; ++i)
     text += fmt::format("\n[[host]]\nname = \"w{}\"\nport = {}\n", i, port++);
-  const auto read = cluster::parse_cluster_text(text, "x.toml");
-  for (const auto& error : read.errors)
-    ADD_FAILURE() << to_string(error);
-  return read.file;
+  return parsed_cluster(text);
 }
 
 struct row {

@@ -4,6 +4,7 @@
 #include "tests/unit/actors/linked_host.hpp"
 #include "tests/unit/links/raw_client.hpp"
 #include "tests/unit/links/told_lines.hpp"
+#include "tests/unit/parsed_cluster.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -101,7 +102,7 @@ TEST_F(ControlNetwork, PublishesANewGatewayAtThePortOfTheOneBefore) {
 /// Whoever asks an actor that has ended hears so at once. It would otherwise look for another only when it has waited
 /// for as long as a request may take.
 TEST_F(ControlNetwork, AnswersForAnActorThatHasEndedWhereAGuardLooksAtWhatComes) {
-  const auto read = cluster::parse_cluster_text(R"(
+  const auto file = parsed_cluster(R"(
 [cluster]
 name = "pair"
 [security]
@@ -113,12 +114,10 @@ roles = ["worker", "arbitrator"]
 [[host]]
 name = "ben"
 port = 7402
-)",
-                                                "pair.toml");
-  ASSERT_THAT(read.errors, SizeIs(0));
+)");
   ben_ = nullptr;
   ben_ = std::make_unique<one_host>("ben", keys_.path(), std::set<std::string>{}, lines_.report(),
-                                    std::make_shared<authority>(read.file, "ben"));
+                                    std::make_shared<authority>(file, "ben"));
   const auto reached = ben_->reach("ada", ada_->publish());
   ASSERT_TRUE(reached) << ben_->problem();
   auto greeter = ada_->system().spawn([](greeter_actor::pointer) -> greeter_actor::behavior_type {

@@ -6,6 +6,7 @@
 #include "actors/packing.hpp"
 #include "actors/system.hpp"
 #include "cluster/places.hpp"
+#include "tests/unit/parsed_cluster.hpp"
 
 #include <caf/io/basp/all.hpp>
 #include <gtest/gtest.h>
@@ -27,10 +28,7 @@ cluster::cluster_file file_of(int workers, const std::string& arbitrator, const 
               "\n[[host]]\nname = \"hub\"\nport = 7400\nroles = [\"arbitrator\"]\n";
   for (int i = 0; i < workers; ++i)
     text += fmt::format("[[host]]\nname = \"w{}\"\nport = {}\n", i, 7401 + i);
-  const auto read = cluster::parse_cluster_text(text, "x.toml");
-  for (const auto& error : read.errors)
-    ADD_FAILURE() << to_string(error);
-  return cluster::with_places(read.file);
+  return cluster::with_places(parsed_cluster(text));
 }
 
 /// The guard of a host with a store, and one link to it.

@@ -5,6 +5,7 @@
 #include "tests/unit/actors/linked_host.hpp"
 #include "tests/unit/links/raw_client.hpp"
 #include "tests/unit/links/told_lines.hpp"
+#include "tests/unit/parsed_cluster.hpp"
 
 #include <caf/io/all.hpp>
 #include <gtest/gtest.h>
@@ -108,7 +109,7 @@ worker_actor::behavior_type worker_stand_in(worker_actor::stateful_pointer<worke
 
 /// ada and cy are replicas of the arbitrator with dot; ada and ben train.
 cluster::cluster_file trio() {
-  const auto read = cluster::parse_cluster_text(R"(
+  return parsed_cluster(R"(
 [cluster]
 name = "pair"
 [security]
@@ -130,11 +131,7 @@ roles = ["arbitrator"]
 name = "dot"
 port = 7403
 roles = ["arbitrator"]
-)",
-                                                "pair.toml");
-  for (const auto& error : read.errors)
-    ADD_FAILURE() << to_string(error);
-  return read.file;
+)");
 }
 
 /// ada, who is attacked, and ben, who has proven its name to ada and lies.

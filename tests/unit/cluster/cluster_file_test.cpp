@@ -1,5 +1,6 @@
 #include "cluster/cluster_file.hpp"
 #include "tests/temporary_directory.hpp"
+#include "tests/unit/parsed_cluster.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,10 +26,7 @@ port = 7402
 )";
 
 cluster_file parsed(const std::string& text) {
-  const auto result = parse_cluster_text(text, "pair.toml");
-  for (const auto& error : result.errors)
-    ADD_FAILURE() << to_string(error);
-  return result.file;
+  return parsed_cluster(text, "pair.toml");
 }
 
 TEST(ClusterFile, TakesDocumentedDefaults) {

@@ -4,7 +4,7 @@
 #include "faults/process_facts.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/temporary_directory.hpp"
-#include "tests/unit/faults/small_cluster.hpp"
+#include "tests/unit/ledger/rows.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -107,7 +107,7 @@ protected:
   }
   void write(const std::string& path) { ASSERT_EQ(storage::write_file_atomically(run_ + path, std::string("x")), ""); }
 
-  cluster::cluster_file file_ = testing::small_cluster();
+  cluster::cluster_file file_ = ledger::testing::small_cluster(3);
   const temporary_directory directory_;
   const std::string& run_ = directory_.path();
   scripts hosts_;

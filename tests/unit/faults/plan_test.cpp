@@ -1,6 +1,6 @@
 #include "faults/plan.hpp"
 #include "storage/atomic_file.hpp"
-#include "tests/unit/faults/small_cluster.hpp"
+#include "tests/unit/ledger/rows.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -108,7 +108,7 @@ TEST(Plan, RefusesAFaultThatMakesNoSense) {
 }
 
 TEST(Plan, NamesTargetsThatTheClusterDoesNotHave) {
-  const auto file = testing::small_cluster();
+  const auto file = ledger::testing::small_cluster(3);
   const auto read = parse_plan_text("[[fault]]\nkind = \"kill\"\ntarget = [\"w1\", \"w9\", \"rank:3\", \"leader\"]\n"
                                     "at_step = 1\n[[fault]]\nkind = \"kill\"\ntarget = \"rank:2\"\nat_step = 1\n",
                                     "p.toml");
@@ -122,7 +122,7 @@ TEST(Plan, NamesTargetsThatTheClusterDoesNotHave) {
 
 /// All workers of an open cluster may be hosts that join.
 TEST(Plan, RefusesWorkersWhereTheClusterFileHasNone) {
-  auto file = testing::small_cluster();
+  auto file = ledger::testing::small_cluster(3);
   std::erase_if(file.hosts, [](const auto& host) { return host.name != "hub"; });
   const auto read = parse_plan_text("[[fault]]\nkind = \"kill\"\nat_step = 1\n"
                                     "target = [\"worker\", \"workers\", \"rank:0\", \"random\", \"arbitrator\"]\n",
@@ -142,7 +142,7 @@ const std::string joining =
 TEST(Plan, HasHostsThatJoinAnOpenCluster) {
   const auto read = parse_plan_text(joining, "p.toml");
   ASSERT_THAT(read.errors, IsEmpty());
-  auto file = testing::small_cluster();
+  auto file = ledger::testing::small_cluster(3);
   ASSERT_FALSE(check_targets(read.plan, file).empty());
   EXPECT_THAT(check_targets(read.plan, file).front().message,
               HasSubstr("hosts join where cluster.membership = \"open\""));
@@ -162,7 +162,7 @@ TEST(Plan, HasAScriptWhereTheClusterTrainsByScripts) {
   const auto with = parse_plan_text("[plan]\ncompare = false\nscript = \"train\"\n" + kill, "p.toml");
   ASSERT_THAT(with.errors, IsEmpty());
   const auto without = parse_plan_text(kill, "p.toml");
-  auto file = testing::small_cluster();
+  auto file = ledger::testing::small_cluster(3);
   file.hosts[2].workers = 2;
   file.hosts[2].slots = cluster::make_slots(file.hosts[2]);
   const auto first = [&](const plan_result& read) {

@@ -1,5 +1,5 @@
 #include "faults/recovery.hpp"
-#include "tests/unit/faults/small_cluster.hpp"
+#include "tests/unit/ledger/rows.hpp"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ protected:
   }
   const fault_record& last() { return tracker_.records().back(); }
 
-  cluster::cluster_file file_ = testing::small_cluster();
+  cluster::cluster_file file_ = ledger::testing::small_cluster(3);
   recovery_tracker tracker_{file_, 30};
   std::uint32_t number_ = 0;
   std::uint64_t generation_ = 0;

@@ -1,5 +1,5 @@
 #include "faults/schedule.hpp"
-#include "tests/unit/faults/small_cluster.hpp"
+#include "tests/unit/ledger/rows.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ fault_plan plan_of(const std::string& rules, std::uint64_t seed = 1) {
 
 /// "3.0 kill w1" for each beginning, "4.0 end 2" for each end, at a tenth of a second's steps.
 std::vector<std::string> story(const fault_plan& plan, double seconds, double busy_seconds = 0) {
-  const auto file = testing::small_cluster();
+  const auto file = ledger::testing::small_cluster(3);
   schedule planned(plan, file);
   std::vector<std::string> lines;
   double busy_until = -1;
@@ -57,7 +57,7 @@ TEST(Schedule, BeginsAtATimeAStepOrAWindowAndEndsAfterTheDuration) {
 }
 
 TEST(Schedule, HitsTheHostOfARankWhereHostsHaveSeveralWorkers) {
-  auto file = testing::small_cluster();
+  auto file = ledger::testing::small_cluster(3);
   for (auto& host : file.hosts)
     if (host.name != "hub") {
       host.workers = 2;
@@ -105,7 +105,7 @@ TEST(Schedule, DrawsTheSameFromTheSameSeed) {
 }
 
 TEST(Schedule, IsDoneWhenAllHasBegunThatHasAnEnd) {
-  const auto file = testing::small_cluster();
+  const auto file = ledger::testing::small_cluster(3);
   schedule endless_plan(plan_of(at_random), file);
   EXPECT_TRUE(endless_plan.done());
   schedule one(plan_of("[[fault]]\nkind = \"kill\"\ntarget = \"w1\"\nat_seconds = 1\n"), file);
@@ -116,7 +116,7 @@ TEST(Schedule, IsDoneWhenAllHasBegunThatHasAnEnd) {
 }
 
 TEST(Schedule, IsOverSoLongAfterTheLastFaultWasRecoveredFrom) {
-  const auto file = testing::small_cluster();
+  const auto file = ledger::testing::small_cluster(3);
   const std::string rules = "[[fault]]\nkind = \"hang\"\ntarget = \"w1\"\nat_seconds = 1\nduration_seconds = 2\n"
                             "every_seconds = 4\nrepeat = 2\n";
   schedule planned(plan_of("[plan]\ncompare = false\nafter_last_fault_seconds = 3\n" + rules), file);
@@ -135,7 +135,7 @@ TEST(Schedule, IsOverSoLongAfterTheLastFaultWasRecoveredFrom) {
 }
 
 TEST(Schedule, DrawsNoHostThatJoins) {
-  auto file = testing::small_cluster();
+  auto file = ledger::testing::small_cluster(3);
   file.hosts.push_back({.name = "guest"});
   const auto plan = plan_of("[[fault]]\nkind = \"kill\"\ntarget = [\"worker\", \"workers\", \"random\"]\nat_step = 1\n"
                             "repeat = 30\nevery_seconds = 0.1\n[plan]\none_at_a_time = false\n");

@@ -2,10 +2,8 @@
 
 /// Rows of a ledger, as short as a test needs them.
 
-#include "cluster/cluster_file.hpp"
 #include "ledger/rows.hpp"
-
-#include <gtest/gtest.h>
+#include "tests/unit/parsed_cluster.hpp"
 
 #include <string>
 #include <vector>
@@ -17,10 +15,7 @@ inline cluster::cluster_file small_cluster(std::size_t workers = 2, const std::s
                      "[[host]]\nname = \"hub\"\nport = 7000\nroles = [\"arbitrator\"]\n";
   for (std::size_t i = 0; i < workers; ++i)
     text += "[[host]]\nname = \"w" + std::to_string(i) + "\"\nport = " + std::to_string(7001 + i) + "\n";
-  auto parsed = cluster::parse_cluster_text(text, "small.toml");
-  for (const auto& error : parsed.errors)
-    ADD_FAILURE() << to_string(error);
-  return parsed.file;
+  return parsed_cluster(text, "small.toml");
 }
 
 inline ledger::row start_row() {

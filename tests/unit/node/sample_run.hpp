@@ -3,6 +3,7 @@
 /// A small run as its records: two workers, a decision per window.
 
 #include "node/reports/run_records.hpp"
+#include "tests/unit/parsed_cluster.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +12,7 @@
 namespace dynamix::node::testing {
 
 inline cluster::cluster_file pair_file(const std::string& more = "") {
-  const auto parsed = cluster::parse_cluster_text(R"([cluster]
+  return parsed_cluster(R"([cluster]
 name = "pair"
 seed = 3
 [[host]]
@@ -23,10 +24,7 @@ name = "ben"
 port = 7402
 compute_slowdown = 2.0
 )" + more,
-                                                  "pair.toml");
-  for (const auto& error : parsed.errors)
-    ADD_FAILURE() << cluster::to_string(error);
-  return parsed.file;
+                        "pair.toml");
 }
 
 inline ledger::start start_row() {

@@ -3,6 +3,7 @@
 /// A cluster of unequal hosts, small enough to simulate in a moment.
 
 #include "simulator/scenario.hpp"
+#include "tests/unit/parsed_cluster.hpp"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +21,7 @@ inline device_profile profile_of(double fixed_ms, double sample_ms) {
 
 /// `workers` hosts, every other one four times as slow. `more` goes into the file.
 inline scenario small_cluster(std::uint32_t workers = 4, const std::string& more = "") {
-  const auto parsed = cluster::parse_cluster_text(R"([cluster]
+  scenario made{.file = parsed_cluster(R"([cluster]
 name = "small"
 [arbitrator]
 policy = "ppo"
@@ -44,11 +45,8 @@ roles = ["arbitrator"]
 [[host]]
 name = "worker"
 port = 7001
-count = )" + std::to_string(workers) + "\n" + more,
-                                                  "small.toml");
-  for (const auto& error : parsed.errors)
-    ADD_FAILURE() << cluster::to_string(error);
-  scenario made{.file = parsed.file};
+count = )" + std::to_string(workers) + "\n" +
+                                       more)};
   made.workload.epoch_samples = 20'000;
   for (std::uint32_t i = 0; i < workers; ++i)
     made.profiles.push_back(i % 2 == 0 ? profile_of(2, 0.05) : profile_of(2, 0.2));

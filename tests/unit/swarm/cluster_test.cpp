@@ -1,6 +1,7 @@
 #include "simulator/scenario.hpp"
 #include "swarm/cluster.hpp"
 #include "tests/temporary_directory.hpp"
+#include "tests/unit/parsed_cluster.hpp"
 
 #include <gtest/gtest.h>
 
@@ -22,13 +23,11 @@ TEST_F(SwarmCluster, OfNoFileCanBeWrittenReadAndSimulatedAtEverySize) {
   ASSERT_EQ(write_models(models_), "");
   for (const std::uint32_t workers : {1U, 3U, 4096U}) {
     const auto file = describe(default_cluster(), workers, 20001, models_);
-    const auto read = cluster::parse_cluster_text(to_toml(file), "swarm.toml");
-    for (const auto& error : read.errors)
-      ADD_FAILURE() << cluster::to_string(error);
-    EXPECT_EQ(read.file.digest(), file.digest());
-    ASSERT_EQ(read.file.workers().size(), workers);
+    const auto read = parsed_cluster(to_toml(file));
+    EXPECT_EQ(read.digest(), file.digest());
+    ASSERT_EQ(read.workers().size(), workers);
     simulator::scenario scenario;
-    EXPECT_TRUE(simulator::load_scenario(read.file, scenario).empty());
+    EXPECT_TRUE(simulator::load_scenario(read, scenario).empty());
     EXPECT_EQ(scenario.profiles.front().name, "fast");
     EXPECT_EQ(scenario.profiles.back().name, workers % 2 == 1 ? "fast" : "slow");
   }
@@ -38,20 +37,18 @@ TEST_F(SwarmCluster, HasReplicasOnPortsOfTheirOwn) {
   auto file = describe(default_cluster(), 3, 20001, models_);
   std::uint16_t port = 21000;
   add_replicas(file, 3, [&] { return ++port; });
-  const auto read = cluster::parse_cluster_text(to_toml(file), "swarm.toml");
-  for (const auto& error : read.errors)
-    ADD_FAILURE() << cluster::to_string(error);
+  const auto read = parsed_cluster(to_toml(file));
   const std::vector<std::string> names = {"arbitrator", "arbitrator-2", "arbitrator-3"};
-  EXPECT_EQ(read.file.arbitrator.replicas, names);
+  EXPECT_EQ(read.arbitrator.replicas, names);
   std::set<std::uint32_t> ports;
-  for (const auto* host : read.file.arbitrators())
+  for (const auto* host : read.arbitrators())
     ports.insert(host->port);
   EXPECT_EQ(ports.size(), 3U);
-  EXPECT_EQ(read.file.workers().size(), 3U);
+  EXPECT_EQ(read.workers().size(), 3U);
 }
 
 TEST_F(SwarmCluster, TakesAFilesHostsInTurnAndLeavesOutWhatIsTheRealClustersOwn) {
-  const auto parsed = cluster::parse_cluster_text(R"([cluster]
+  const auto real = parsed_cluster(R"([cluster]
 name = "real"
 [batch]
 initial = 16
@@ -78,9 +75,8 @@ address = "10.0.0.3"
 port = 7001
 roles = ["arbitrator"]
 )",
-                                                  "real/real.toml");
-  ASSERT_TRUE(parsed.errors.empty()) << cluster::to_string(parsed.errors.front());
-  const auto file = describe(parsed.file, 5, 20001, models_);
+                                   "real/real.toml");
+  const auto file = describe(real, 5, 20001, models_);
   EXPECT_TRUE(cluster::parse_cluster_text(to_toml(file), "swarm.toml").errors.empty());
   EXPECT_TRUE(file.arbitrator.replicas.empty());
   EXPECT_TRUE(file.dashboard.listen.empty());
