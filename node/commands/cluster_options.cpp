@@ -36,6 +36,15 @@ void tell_shipped(std::ostream& err) {
                                 [](const auto& path) { return std::filesystem::path(path).stem().string(); }));
 }
 
+std::optional<cluster::cluster_file>
+take_changed(cluster::parse_result parsed, const std::vector<cluster::field_change>& changes, std::ostream& err) {
+  for (const auto& error : parsed.errors)
+    refuse_at(err, error);
+  if (!parsed.errors.empty() || !change_cluster_file(parsed.file, changes, err))
+    return std::nullopt;
+  return std::move(parsed.file);
+}
+
 } // namespace
 
 void add_set(CLI::App& command, std::vector<std::string>& set) {
@@ -101,22 +110,13 @@ bool change_cluster_file(cluster::cluster_file& file, const std::vector<cluster:
 
 std::optional<cluster::cluster_file> load_cluster_file(const std::string& path, std::ostream& err,
                                                        const std::vector<cluster::field_change>& changes) {
-  auto parsed = cluster::read_cluster_file(path);
-  for (const auto& error : parsed.errors)
-    err << cluster::to_string(error) << "\n";
-  if (!parsed.errors.empty() || !change_cluster_file(parsed.file, changes, err))
-    return std::nullopt;
-  return std::move(parsed.file);
+  return take_changed(cluster::read_cluster_file(path), changes, err);
 }
 
 std::optional<cluster::cluster_file> load_client_cluster(std::uint32_t workers, std::ostream& err,
                                                          const std::vector<cluster::field_change>& changes) {
-  auto parsed = cluster::parse_cluster_text(make_client_cluster(workers), fmt::format("--workers {}", workers));
-  for (const auto& error : parsed.errors)
-    err << cluster::to_string(error) << "\n";
-  if (!parsed.errors.empty() || !change_cluster_file(parsed.file, changes, err))
-    return std::nullopt;
-  return std::move(parsed.file);
+  return take_changed(cluster::parse_cluster_text(make_client_cluster(workers), fmt::format("--workers {}", workers)),
+                      changes, err);
 }
 
 int load_cluster_files(const std::vector<std::string>& paths, const std::vector<cluster::field_change>& changes,

@@ -9,7 +9,10 @@
 
 #include <functional>
 #include <iosfwd>
+#include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 namespace dynamix::node {
 
@@ -45,6 +48,15 @@ void add_completion(CLI::App& app, command_context& context);
 void add_ledger(CLI::App& app, command_context& context);
 void add_prune(CLI::App& app, command_context& context);
 void add_keys(CLI::App& app, command_context& context);
+
+/// What `command` does with its arguments.
+template <class Arguments>
+void add_work(CLI::App& command, command_context& context, std::shared_ptr<Arguments> arguments,
+              std::type_identity_t<int (*)(const Arguments&, command_context&)> work) {
+  command.callback([&context, arguments = std::move(arguments), work] {
+    context.work = [&context, arguments, work] { return work(*arguments, context); };
+  });
+}
 
 /// A check of options that take a whole number of 64 bits: the parser takes "-1" and what is too large for others.
 std::string refuse_number(const std::string& text);

@@ -142,8 +142,7 @@ void add_arbitrators(CLI::App& app, command_context& context) {
   verb("add", 1, "HOST", "Let the shard that stands by on this host take workers, from the largest");
   verb("drain", 1, "HOST", "Send this host's shard's workers to the others; it stands by then");
   verb("move", 2, "HOST TO", "Send this host's shard's workers to the one that stands by on another");
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return arbitrators(*arguments, context); }; });
+  add_work(*command, context, arguments, arbitrators);
 }
 
 } // namespace dynamix::node

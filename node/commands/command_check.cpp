@@ -105,8 +105,7 @@ void add_check(CLI::App& app, command_context& context) {
   add_set(*command, arguments->set);
   command->add_flag("--all", arguments->all, "Print every field, also those that have their defaults");
   command->add_flag("--json", arguments->json, "Print the plan as JSON");
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return check(*arguments, context); }; });
+  add_work(*command, context, arguments, check);
 }
 
 } // namespace dynamix::node

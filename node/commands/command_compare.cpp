@@ -68,8 +68,7 @@ void add_compare(CLI::App& app, command_context& context) {
                       "runs/compare-<cluster>-<UTC time>)");
   add_comparison_options(*command, *arguments);
   command->add_flag("--json", arguments->json, "Print the rows as JSON, and nothing else, on standard output");
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return compare(*arguments, context); }; });
+  add_work(*command, context, arguments, compare);
 }
 
 } // namespace dynamix::node

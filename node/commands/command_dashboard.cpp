@@ -110,8 +110,7 @@ void add_dashboard(CLI::App& app, command_context& context) {
   auto* key = command->add_option("--tls-key", arguments->key_file, "The certificate's private key");
   certificate->needs(key);
   key->needs(certificate);
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return serve(*arguments, context); }; });
+  add_work(*command, context, arguments, serve);
 }
 
 } // namespace dynamix::node

@@ -175,8 +175,7 @@ void add_doctor(CLI::App& app, command_context& context) {
       app.add_subcommand("doctor", "Say what this machine can measure and accelerate, and how to get the rest");
   command->add_flag("--json", arguments->json, "Print JSON");
   command->add_option("--cluster", arguments->cluster, "Cluster file whose keys to look at too");
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return doctor(*arguments, context); }; });
+  add_work(*command, context, arguments, doctor);
 }
 
 } // namespace dynamix::node

@@ -379,8 +379,7 @@ void add_exec(CLI::App& app, command_context& context) {
   command->add_flag("--trace", arguments->trace, "Trace windows and decisions, for Perfetto");
   command->add_flag("--log-json", arguments->log_json, "Agents log one JSON object per line");
   command->add_option("command", arguments->command, "Behind --: the command and its arguments")->required();
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return exec(*arguments, context); }; });
+  add_work(*command, context, arguments, exec);
 }
 
 } // namespace dynamix::node

@@ -109,7 +109,8 @@ int finish(const experiment& of, const std::vector<part_tables>& tables, const s
   return exit_done;
 }
 
-int run_experiment(experiment_arguments arguments, command_context& context) {
+int run_experiment(const experiment_arguments& given, command_context& context) {
+  auto arguments = given;
   if (arguments.name.empty())
     return list_experiments(context);
   const auto path = find_experiment(arguments.name, context.err);
@@ -183,8 +184,7 @@ void add_experiment(CLI::App& app, command_context& context) {
                       "Directory of tables, page and every run; finished runs in it are kept (default: "
                       "runs/experiment-NAME, so that the same command goes on after a stop)");
   add_comparison_options(*command, arguments->shared);
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return run_experiment(*arguments, context); }; });
+  add_work(*command, context, arguments, run_experiment);
 }
 
 } // namespace dynamix::node

@@ -81,8 +81,7 @@ void add_explain(CLI::App& app, command_context& context) {
       ->excludes(window)
       ->excludes(worker);
   command->add_flag("--json", arguments->json, "Print JSON: an object for each worker, or the replay's verdict");
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return explain_window(*arguments, context); }; });
+  add_work(*command, context, arguments, explain_window);
 }
 
 } // namespace dynamix::node

@@ -279,8 +279,7 @@ void add_faults(CLI::App& app, command_context& context) {
   command->add_option("--repeat", arguments->repeat, "Overrides the plan's repeat, in each fault that repeats")
       ->check(CLI::Range(1U, faults::endless - 1));
   command->add_flag("--json", arguments->json, "Print the verdict as JSON, and nothing else, on standard output");
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return run_faults(*arguments, context); }; });
+  add_work(*command, context, arguments, run_faults);
 }
 
 } // namespace dynamix::node

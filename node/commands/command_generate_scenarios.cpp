@@ -74,8 +74,7 @@ void add_generate_scenarios(CLI::App& app, command_context& context) {
       ->check(CLI::Range(1.0, simulator::slowness_max))
       ->capture_default_str();
   command->add_option("--policy-file", arguments->policy_file, "Named by the files as arbitrator.policy_file");
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return generate(*arguments, context); }; });
+  add_work(*command, context, arguments, generate);
 }
 
 } // namespace dynamix::node

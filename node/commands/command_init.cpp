@@ -253,8 +253,7 @@ void add_init(CLI::App& app, command_context& context) {
   command->add_flag("--probe", arguments->probe,
                     "Ask each host by ssh what it has (doctor) and how fast it is (profile), and write that beside it");
   add_reach(*command, arguments->remote);
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return init(*arguments, context); }; });
+  add_work(*command, context, arguments, init);
 }
 
 } // namespace dynamix::node

@@ -140,9 +140,7 @@ CLI::App* add_one(CLI::App& keys, command_context& context, const char* name, co
   command->add_option("--keys", arguments->keys,
                       "Directory of the keys (default: security.keys of the file, or keys beside it)");
   add_set(*command, arguments->set);
-  command->callback([arguments, &context, work] {
-    context.work = [arguments, &context, work] { return work(*arguments, context); };
-  });
+  add_work(*command, context, arguments, work);
   return command;
 }
 

@@ -58,7 +58,7 @@ std::string resume_hint(const remote_options& remote, const run_directory& run) 
   return fmt::format("Resume with:\n    dynamix-node launch --resume {}{}\n", shell_quoted(run.path()), options);
 }
 
-int launch_hosts(launch_arguments& arguments, command_context& context) {
+int launch_hosts(const launch_arguments& arguments, command_context& context) {
   const stop_signals signals; // before any other thread
   const bool resume = !arguments.resume.empty();
   if (arguments.cluster.empty() && !resume)
@@ -79,7 +79,7 @@ int launch_hosts(launch_arguments& arguments, command_context& context) {
   if (const int code = prepare(arguments, run, *file, context.err); code != exit_done)
     return code;
 
-  auto& remote = arguments.remote;
+  auto remote = arguments.remote;
   if (remote.directory.empty())
     remote.directory = directory_there(run);
   launch_options options{.file = *file, .run = run, .program = own_program()};
@@ -136,8 +136,7 @@ void add_launch(CLI::App& app, command_context& context) {
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->add_flag("--json", arguments->json,
                     "Print the workers' table as JSON, and nothing else, on standard output");
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return launch_hosts(*arguments, context); }; });
+  add_work(*command, context, arguments, launch_hosts);
 }
 
 } // namespace dynamix::node

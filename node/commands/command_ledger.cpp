@@ -69,8 +69,7 @@ void add_ledger(CLI::App& app, command_context& context) {
   command->add_flag("--places", arguments->places, "Print before each line the place of the next one");
   command->add_flag("--follow", arguments->follow,
                     "Go on with what is appended, until nobody reads the output any more");
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return print_ledger(*arguments, context); }; });
+  add_work(*command, context, arguments, print_ledger);
 }
 
 } // namespace dynamix::node

@@ -153,8 +153,7 @@ void add_local(CLI::App& app, command_context& context) {
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->add_flag("--json", arguments->json,
                     "Print the workers' table as JSON, and nothing else, on standard output");
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return run_local(*arguments, context); }; });
+  add_work(*command, context, arguments, run_local);
 }
 
 } // namespace dynamix::node

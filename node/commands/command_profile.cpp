@@ -174,8 +174,7 @@ void add_profile(CLI::App& app, command_context& context) {
       ->capture_default_str();
   command->add_option("--out", arguments->out, "Device profile to write");
   command->add_flag("--json", arguments->json, "Print the table as JSON");
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return measure_profile(*arguments, context); }; });
+  add_work(*command, context, arguments, measure_profile);
 }
 
 } // namespace dynamix::node

@@ -82,8 +82,7 @@ void add_prune(CLI::App& app, command_context& context) {
       ->capture_default_str();
   command->add_flag("--yes", arguments->yes, "Remove, do not only say");
   command->add_flag("--json", arguments->json, "Print JSON");
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return prune_runs(*arguments, context); }; });
+  add_work(*command, context, arguments, prune_runs);
 }
 
 } // namespace dynamix::node

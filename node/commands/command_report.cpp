@@ -48,8 +48,7 @@ void add_report(CLI::App& app, command_context& context) {
   command->add_option("--run", arguments->run, "Run directory")->required();
   command->add_option("--html", arguments->html, "Where the page goes (default: report.html in the run directory)");
   command->add_flag("--json", arguments->json, "Print the workers' table as JSON, and write no page");
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return report(*arguments, context); }; });
+  add_work(*command, context, arguments, report);
 }
 
 } // namespace dynamix::node

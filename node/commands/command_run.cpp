@@ -489,8 +489,7 @@ void add_run(CLI::App& app, command_context& context) {
   command->add_option("--log-level", arguments->log_level, "trace, debug, info, warn or error")
       ->capture_default_str()
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}));
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return run(*arguments, context); }; });
+  add_work(*command, context, arguments, run);
 }
 
 } // namespace dynamix::node

@@ -263,9 +263,7 @@ void add_simulate(CLI::App& app, command_context& context) {
   add_set(*command, arguments->set);
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->add_flag("--json", arguments->json, "Print the runs as JSON, and nothing else, on standard output");
-  command->callback([arguments, &context] {
-    context.work = [arguments, &context] { return simulate_cluster(*arguments, context); };
-  });
+  add_work(*command, context, arguments, simulate_cluster);
 }
 
 } // namespace dynamix::node

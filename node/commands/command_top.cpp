@@ -187,8 +187,7 @@ void add_top(CLI::App& app, command_context& context) {
   command->add_option("--token-file", arguments->token_file, "File with the page's bearer token");
   command->add_option("--ca", arguments->authority,
                       "For https: PEM of the authority that issued the page's certificate (default: the system's)");
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return top(*arguments, context); }; });
+  add_work(*command, context, arguments, top);
 }
 
 } // namespace dynamix::node

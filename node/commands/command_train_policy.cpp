@@ -257,8 +257,7 @@ void add_train_policy(CLI::App& app, command_context& context) {
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   command->add_flag("--resume", arguments->resume, "Resume from OUT.training; environments begin new episodes");
-  command->callback(
-      [arguments, &context] { context.work = [arguments, &context] { return train_policy(*arguments, context); }; });
+  add_work(*command, context, arguments, train_policy);
 }
 
 } // namespace dynamix::node
