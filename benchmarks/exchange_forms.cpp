@@ -54,7 +54,7 @@ struct rival {
 };
 
 std::vector<rival> rivals_of(const forms_plan& plan) {
-  using enum exchange::form;
+  using enum cluster::compression_kind;
   std::vector<rival> all = {
       {"dense", none},
       {"union", union_of_items},
@@ -64,7 +64,7 @@ std::vector<rival> rivals_of(const forms_plan& plan) {
   if (plan.through_servers)
     for (const auto& [name, how] :
          {std::pair("dense-servers", none), std::pair("union-servers", union_of_items), std::pair("lhc-servers", lhc)})
-      all.push_back({name, how, exchange::summing::servers});
+      all.push_back({name, how, exchange::summing::parameter_server});
   return all;
 }
 
@@ -382,7 +382,7 @@ void measure_codec(double density) {
 /// What each form moves over a link of `mbit`, by the formula (exchange/form_choice.hpp) and without any computing: a
 /// gradient of 64 MiB in lines of 16 floats, of which each rank has a share, chosen independently of the others.
 void tell_model(double density, double mbit) {
-  using enum exchange::form;
+  using enum cluster::compression_kind;
   constexpr std::size_t line_floats = 16;
   constexpr std::size_t items = (std::size_t{64} << 20) / sizeof(float) / line_floats;
   for (const std::uint32_t ranks : {2U, 4U, 8U, 16U, 32U}) {

@@ -72,8 +72,8 @@ std::vector<contender> join_all(const servers_plan& plan, exchange::store& meeti
   all.push_back({"ring", exchange::join(place("ring"), meeting, never)});
   all.push_back({"equal", exchange::sum_by_servers(exchange::join_ring(place("equal"), meeting, never),
                                                    std::vector<double>(plan.world - plan.extra, 1), never)});
-  all.push_back(
-      {"planned", exchange::join(served_place_of(plan), meeting, never, exchange::summing::servers, &measured)});
+  all.push_back({"planned", exchange::join(served_place_of(plan), meeting, never, exchange::summing::parameter_server,
+                                           &measured)});
   const auto buckets = plan.mib * 1024 / plan.bucket_kib;
   for (auto& each : all)
     for (std::uint32_t i = 0; i < buckets; ++i)
@@ -140,7 +140,7 @@ void compare(const servers_plan& plan) {
   exchange::file_store meeting(plan.meeting);
   const exchange::interruption never;
   if (plan.rank >= plan.world - plan.extra) {
-    exchange::serve(served_place_of(plan), meeting, never, exchange::summing::servers, [](const auto&) {});
+    exchange::serve(served_place_of(plan), meeting, never, exchange::summing::parameter_server, [](const auto&) {});
     return;
   }
   exchange::summing_plan measured;

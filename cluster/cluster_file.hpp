@@ -4,6 +4,7 @@
 /// docs/cluster-file.md lists them for users; `dynamix-node check` prints them.
 
 #include "cluster/listen_address.hpp"
+#include "cluster/server_plan.hpp"
 #include "cluster/timeouts.hpp"
 #include "settings/toml_reader.hpp"
 
@@ -124,12 +125,6 @@ struct model_choice {
   /// FILE of "script:FILE"; otherwise empty.
   std::string script_path() const;
 };
-
-/// How sparse gradients are summed (exchange/compression.hpp).
-enum class compression_kind : std::uint8_t { none, union_of_items, gather, lhc, automatic };
-/// Who sums gradients: the workers in a ring, all of them and the hosts that only serve as servers of a share each, or
-/// what is predicted to be faster.
-enum class exchange_kind : std::uint8_t { ring, parameter_server, automatic };
 
 /// What becomes of a step whose gradient is not finite.
 enum class nan_kind : std::uint8_t { stop, drop };

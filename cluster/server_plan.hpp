@@ -1,7 +1,7 @@
 #pragma once
 
-/// How much of the gradients each host sums where servers sum them, and how long that takes beside a ring. Pure, and
-/// knows no cluster file. (BytePS, OSDI'20, section 4.1, for links of any rates; equal ones give its theorem 1.)
+/// Who sums gradients and how, how much of them each host sums where servers do, and how long that takes beside a ring.
+/// Pure, and knows no cluster file. (BytePS, OSDI'20, section 4.1, for links of any rates; equal ones give its theorem 1.)
 
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +11,12 @@
 #include <vector>
 
 namespace dynamix::cluster {
+
+/// How sparse gradients are summed (exchange/compression.hpp).
+enum class compression_kind : std::uint8_t { none, union_of_items, gather, lhc, automatic };
+/// Who sums gradients: the workers in a ring, all of them and the hosts that only serve as servers of a share each that
+/// their links allow, or the faster of the two: as predicted at first, and then as measured.
+enum class exchange_kind : std::uint8_t { ring, parameter_server, automatic };
 
 struct exchange_host {
   double link_rate = 0;                                      ///< bytes per second each way, > 0

@@ -25,7 +25,7 @@ namespace dynamix::exchange {
 /// `automatic`: of none, union_of_items, gather and lhc whichever is measured to be the fastest
 /// (exchange/form_choice.hpp), in a ring or through servers where the group has both ways, bucket by bucket. Sums have
 /// the bits of the form that was in use.
-enum class form : std::uint8_t { none, union_of_items, gather, lhc, automatic };
+using form = cluster::compression_kind;
 
 /// Smaller sparse buckets are summed as plain ones: a round trip costs more than their bytes.
 inline constexpr std::size_t compressed_bytes_min = 64 << 10;

@@ -102,7 +102,7 @@ summing_plan plan_sums(ring_group& all, std::size_t workers, summing how, const 
   for (const auto rate : made.link_rates)
     hosts.push_back({.link_rate = rate, .works = hosts.size() < workers});
   made.servers = cluster::plan_measured(std::move(hosts));
-  made.by_servers = how == summing::servers || (how == summing::automatic && cluster::pays(made.servers));
+  made.by_servers = how == summing::parameter_server || (how == summing::automatic && cluster::pays(made.servers));
   return made;
 }
 

@@ -148,9 +148,7 @@ std::unique_ptr<group> make_silent_group(std::uint32_t size);
 /// For a person: by whom and in which form is summed from now on, and why. Told alike on all members.
 using choice_teller = std::function<void(const std::string&)>;
 
-/// Who sums: the members in a ring, all of them as servers of shares that their links allow, or the faster of the two:
-/// as predicted at first, and then as measured.
-enum class summing : std::uint8_t { ring, servers, automatic };
+using summing = cluster::exchange_kind;
 
 /// What was measured when a group was joined, and what follows from it. The same on all members and servers.
 struct summing_plan {

@@ -19,18 +19,6 @@ namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
 
-using cluster::compression_kind;
-using exchange::form;
-
-/// The two have one order.
-constexpr form form_of(compression_kind kind) {
-  return static_cast<form>(kind);
-}
-static_assert(form_of(compression_kind::none) == form::none && form_of(compression_kind::lhc) == form::lhc &&
-              form_of(compression_kind::union_of_items) == form::union_of_items &&
-              form_of(compression_kind::gather) == form::gather &&
-              form_of(compression_kind::automatic) == form::automatic);
-
 } // namespace
 
 struct world::state {
@@ -120,7 +108,7 @@ void world::state::settle() {
            .gradient_bytes = (what.workload.gradient_mib - what.workload.sparse_mib) * 1024 * 1024,
            .latency_seconds = options.latency_us * 1e-6,
            .loss_rate = options.loss_rate,
-           .compression = form_of(training.compression),
+           .compression = training.compression,
            .sparse = what.workload.sparse_load()};
   const bool one_server = options.topology == cluster::topology_kind::parameter_server;
   links.hosts.assign(present.size(), {.link_rate = 0, .serves = !one_server});

@@ -72,34 +72,6 @@ loop_options options_for(const session_options& options) {
           .device = device_for(file.training.device, options.host->gpus)};
 }
 
-exchange::form form_of(cluster::compression_kind kind) {
-  switch (kind) {
-  case cluster::compression_kind::none:
-    return exchange::form::none;
-  case cluster::compression_kind::union_of_items:
-    return exchange::form::union_of_items;
-  case cluster::compression_kind::gather:
-    return exchange::form::gather;
-  case cluster::compression_kind::lhc:
-    return exchange::form::lhc;
-  case cluster::compression_kind::automatic:
-    return exchange::form::automatic;
-  }
-  return exchange::form::none;
-}
-
-exchange::summing summing_of(cluster::exchange_kind kind) {
-  switch (kind) {
-  case cluster::exchange_kind::ring:
-    return exchange::summing::ring;
-  case cluster::exchange_kind::parameter_server:
-    return exchange::summing::servers;
-  case cluster::exchange_kind::automatic:
-    return exchange::summing::automatic;
-  }
-  return exchange::summing::ring;
-}
-
 /// Returns an empty string, or what makes no sense about a place among `workers` workers.
 std::string check_place(const membership& place, std::size_t workers) {
   if (!std::ranges::binary_search(place.members, place.rank) ||
@@ -189,8 +161,8 @@ struct session::body {
       const auto& training = options.file->training;
       exchange::summing_plan plan;
       const auto told = [&watcher](const std::string& what) { watcher.exchange_chosen(what); };
-      peers = exchange::compress(exchange::join(place, rendezvous, stop, summing_of(training.exchange), &plan, told),
-                                 form_of(training.compression), compression, told);
+      peers = exchange::compress(exchange::join(place, rendezvous, stop, training.exchange, &plan, told),
+                                 training.compression, compression, told);
       if (!plan.link_rates.empty())
         watcher.exchange_planned(plan);
       auto wrong = agree_on_files(place, *peers);
@@ -268,7 +240,7 @@ outcome serve(const cluster::cluster_file& file, const membership& place, exchan
   outcome result{.how = ending::lost};
   std::uint64_t word = 0;
   const auto unexpected = problem_of([&] {
-    word = exchange::serve(place, rendezvous, stop, summing_of(file.training.exchange), [&](const auto& plan) {
+    word = exchange::serve(place, rendezvous, stop, file.training.exchange, [&](const auto& plan) {
       if (!plan.link_rates.empty())
         watcher.exchange_planned(plan);
       watcher.started();

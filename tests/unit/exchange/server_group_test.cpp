@@ -187,7 +187,7 @@ TEST(ServerGroup, SumsFloatsInOrderAndExactlyAsARingDoes) {
 }
 
 TEST(ServerGroup, PlansForHostsThatBringNothingAndTellsThemToLeave) {
-  for (const auto how : {summing::servers, summing::automatic, summing::ring})
+  for (const auto how : {summing::parameter_server, summing::automatic, summing::ring})
     for (const std::uint32_t workers : {1U, 3U}) {
       std::vector<summing_plan> plans(workers + 2);
       run_served(
@@ -211,7 +211,7 @@ TEST(ServerGroup, PlansForHostsThatBringNothingAndTellsThemToLeave) {
         EXPECT_EQ(plan.by_servers, plans[0].by_servers);
       }
       if (workers > 1 && how != summing::automatic) {
-        EXPECT_EQ(plans[0].by_servers, how == summing::servers);
+        EXPECT_EQ(plans[0].by_servers, how == summing::parameter_server);
       }
     }
 }
@@ -537,7 +537,7 @@ TEST(LinkRates, AreTheSameOnAllMembersAndPlanTheirShares) {
   run_ranks(
       3, [](std::uint32_t rank, group& peers) { expect_sums_in_rank_order<float>(peers, rank, 10'000, 1); },
       [&](const place& own, store& meeting, const interruption& stop) {
-        return join(own, meeting, stop, summing::servers, &plans[own.rank]);
+        return join(own, meeting, stop, summing::parameter_server, &plans[own.rank]);
       });
   for (const auto& plan : plans) {
     EXPECT_TRUE(plan.by_servers);
@@ -557,7 +557,8 @@ TEST(LinkRates, AreNotWaitedForWhenInterrupted) {
     std::this_thread::sleep_for(milliseconds(50));
     stop.raise("the generation is over");
   });
-  EXPECT_THROW(join({.rank = 0, .members = {0, 1}, .store_prefix = "g1"}, meeting, stop, summing::servers), error);
+  EXPECT_THROW(join({.rank = 0, .members = {0, 1}, .store_prefix = "g1"}, meeting, stop, summing::parameter_server),
+               error);
 }
 
 } // namespace
