@@ -1,5 +1,6 @@
 #include "cluster/text_table.hpp"
 #include "faults/verdict.hpp"
+#include "ledger/json_values.hpp"
 #include "ledger/text.hpp"
 
 #include <nlohmann/json.hpp>
@@ -29,15 +30,11 @@ json spread_json(const storage::percentiles& of) {
   return of.count == 0 ? json(nullptr) : json{{"count", of.count}, {"p50", of.p50}, {"p99", of.p99}, {"max", of.max}};
 }
 
-json count_json(const std::optional<std::uint64_t>& count) {
-  return count ? json(*count) : json(nullptr);
-}
-
 json kind_json(const kind_verdict& of) {
   return {{"injected", of.injected},
           {"bit", of.bit},
           {"recovered", of.recovered},
-          {"steps_lost", count_json(of.steps_lost)},
+          {"steps_lost", ledger::or_null(of.steps_lost)},
           {"detection_seconds", spread_json(of.detection)},
           {"resumption_seconds", spread_json(of.resumption)},
           {"recovery_seconds", spread_json(of.recovery)}};
@@ -55,10 +52,6 @@ std::string losses_text(const run_figures& run) {
   for (const auto& [of, count] : run.losses)
     each += fmt::format("{}{} {}", each.empty() ? "" : ", ", of, count);
   return fmt::format("{} decisions, on their way when what ended was: {}", run.unapplied_by_loss, each);
-}
-
-json time_json(double seconds) {
-  return seconds < 0 ? json(nullptr) : json(seconds);
 }
 
 } // namespace
@@ -124,12 +117,12 @@ std::string to_json(const verdict& judged, const fault_plan& plan, const std::ve
                        {"unwritten", judged.history.unwritten},
                        {"violation", judged.history.violation}};
   object["hosts_left"] = run.left;
-  object["samples_dropped"] = count_json(run.samples_dropped);
-  object["samples_repeated"] = count_json(run.samples_repeated);
+  object["samples_dropped"] = ledger::or_null(run.samples_dropped);
+  object["samples_repeated"] = ledger::or_null(run.samples_repeated);
   object["final_accuracy"] = run.final_accuracy;
-  object["unharmed_accuracy"] = time_json(run.unharmed_accuracy);
+  object["unharmed_accuracy"] = ledger::or_null(run.unharmed_accuracy >= 0, run.unharmed_accuracy);
   object["seconds"] = run.seconds;
-  object["unharmed_seconds"] = time_json(run.unharmed_seconds);
+  object["unharmed_seconds"] = ledger::or_null(run.unharmed_seconds >= 0, run.unharmed_seconds);
   object["processes"] = json::array();
   for (const auto& process : run.growth)
     object["processes"].push_back({{"host", process.host},
@@ -138,17 +131,18 @@ std::string to_json(const verdict& judged, const fault_plan& plan, const std::ve
                                    {"descriptor_growth", process.descriptors}});
   object["injected"] = json::array();
   for (const auto& record : records)
-    object["injected"].push_back({{"number", record.plan.number},
-                                  {"kind", to_string(record.plan.kind)},
-                                  {"hosts", record.plan.hosts},
-                                  {"began_seconds", record.began_seconds},
-                                  {"ended_seconds", time_json(record.ended_seconds)},
-                                  {"detected_seconds", time_json(record.detected_seconds)},
-                                  {"resumed_seconds", time_json(record.resumed_seconds)},
-                                  {"recovered_seconds", time_json(record.recovered_seconds)},
-                                  {"steps_lost", plan.script.empty() ? json(record.steps_lost) : json(nullptr)},
-                                  {"bit", record.bit},
-                                  {"evidence", record.evidence}});
+    object["injected"].push_back(
+        {{"number", record.plan.number},
+         {"kind", to_string(record.plan.kind)},
+         {"hosts", record.plan.hosts},
+         {"began_seconds", record.began_seconds},
+         {"ended_seconds", ledger::or_null(record.ended_seconds >= 0, record.ended_seconds)},
+         {"detected_seconds", ledger::or_null(record.detected_seconds >= 0, record.detected_seconds)},
+         {"resumed_seconds", ledger::or_null(record.resumed_seconds >= 0, record.resumed_seconds)},
+         {"recovered_seconds", ledger::or_null(record.recovered_seconds >= 0, record.recovered_seconds)},
+         {"steps_lost", ledger::or_null(plan.script.empty(), record.steps_lost)},
+         {"bit", record.bit},
+         {"evidence", record.evidence}});
   return object.dump(2, ' ', false, json::error_handler_t::replace);
 }
 

@@ -1,4 +1,5 @@
 #include "ledger/explanation.hpp"
+#include "ledger/json_values.hpp"
 #include "ledger/worker_course.hpp"
 
 #include <nlohmann/json.hpp>
@@ -19,18 +20,6 @@ json to_object(const policy::promised_step& step) {
   return {{"total", step.total}, {"slowest_seconds", step.slowest_seconds}, {"goodput", step.goodput}};
 }
 
-json number_or_null(const std::optional<double>& number) {
-  return number ? json(*number) : json(nullptr);
-}
-
-json time_object(const policy::time_split& time) {
-  if (!is_known(time))
-    return nullptr;
-  return {{"compute_seconds", time.compute_seconds}, {"cpu_wait_seconds", time.cpu_wait_seconds},
-          {"network_seconds", time.network_seconds}, {"barrier_seconds", time.barrier_seconds},
-          {"data_seconds", time.data_seconds},       {"other_seconds", time.other_seconds}};
-}
-
 json guard_object(const ledger::window& window, const ledger::worker& row) {
   if (window.guard.empty())
     return nullptr;
@@ -42,11 +31,11 @@ json predicted_object(const ledger::window& window, const ledger::worker& row) {
   const auto& predicted = window.predicted;
   if (predicted.decided.total == 0)
     return nullptr;
-  return {{"compute_seconds", row.predicted_seconds < 0 ? json(nullptr) : json(row.predicted_seconds)},
-          {"planned_batch", row.planned_batch == 0 ? json(nullptr) : json(row.planned_batch)},
+  return {{"compute_seconds", or_null(row.predicted_seconds >= 0, row.predicted_seconds)},
+          {"planned_batch", or_null(row.planned_batch > 0, row.planned_batch)},
           {"exchange_seconds", predicted.exchange_seconds},
-          {"noise_scale", predicted.noise_scale < 0 ? json(nullptr) : json(predicted.noise_scale)},
-          {"noise_error", predicted.noise_error > 0 ? json(predicted.noise_error) : json(nullptr)},
+          {"noise_scale", or_null(predicted.noise_scale >= 0, predicted.noise_scale)},
+          {"noise_error", or_null(predicted.noise_error > 0, predicted.noise_error)},
           {"assigned", to_object(predicted.assigned)},
           {"decided", to_object(predicted.decided)},
           {"planned", to_object(predicted.planned)}};
@@ -57,12 +46,12 @@ json effect_object(const window_explanation& explanation, const worker_explanati
     return nullptr;
   json object = {{"window", worker.effect->window},
                  {"reward", to_object(worker.effect->reward)},
-                 {"compute_seconds", number_or_null(worker.effect->compute_seconds)},
+                 {"compute_seconds", or_null(worker.effect->compute_seconds)},
                  {"cluster", nullptr}};
   if (const auto& all = explanation.effect)
     object["cluster"] = {{"window", all->window},
                          {"total", all->total},
-                         {"step_seconds", all->step_seconds > 0 ? json(all->step_seconds) : json(nullptr)},
+                         {"step_seconds", or_null(all->step_seconds > 0, all->step_seconds)},
                          {"mean_progress", all->mean_progress}};
   return object;
 }
@@ -95,7 +84,7 @@ std::string to_json(const window_explanation& explanation) {
                    {"rank", row.report.rank},
                    {"stale", row.stale},
                    {"batch", row.report.batch},
-                   {"highest_batch", row.report.highest_batch == 0 ? json(nullptr) : json(row.report.highest_batch)},
+                   {"highest_batch", or_null(row.report.highest_batch > 0, row.report.highest_batch)},
                    {"assigned_batch", row.assigned_batch},
                    {"proposed_batch", row.proposed_batch == 0 ? row.decided_batch : row.proposed_batch},
                    {"decided_batch", row.decided_batch},
@@ -107,7 +96,7 @@ std::string to_json(const window_explanation& explanation) {
     object["balance"] = {{"moves", balance.moves},
                          {"moved_samples", balance.moved_samples},
                          {"changes", balance.changes},
-                         {"newest_change", balance.changes > 0 ? json(balance.newest_change) : json(nullptr)},
+                         {"newest_change", or_null(balance.changes > 0, balance.newest_change)},
                          {"shared_cpus", balance.shared_cpus},
                          {"shared_demand", balance.shared_demand}};
     object["action"] =

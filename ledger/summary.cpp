@@ -1,6 +1,7 @@
 #include "ledger/summary.hpp"
 
 #include "cluster/places.hpp"
+#include "ledger/json_values.hpp"
 #include "ledger/text.hpp"
 #include "ledger/warnings.hpp"
 #include "messages/leave.hpp"
@@ -18,23 +19,6 @@ namespace dynamix::ledger {
 namespace {
 
 using json = nlohmann::ordered_json;
-
-/// null where no time is known.
-json time_object(const policy::time_split& time) {
-  if (!is_known(time))
-    return nullptr;
-  return {{"compute_seconds", time.compute_seconds}, {"cpu_wait_seconds", time.cpu_wait_seconds},
-          {"network_seconds", time.network_seconds}, {"barrier_seconds", time.barrier_seconds},
-          {"data_seconds", time.data_seconds},       {"other_seconds", time.other_seconds}};
-}
-
-json time_or_null(const worker_summary& worker, double seconds) {
-  return worker.timed_steps > 0 ? json(seconds) : json(nullptr);
-}
-
-json count_or_null(const std::optional<std::uint64_t>& count) {
-  return count ? json(*count) : json(nullptr);
-}
 
 decision_summary count_decisions(const run_records& records) {
   decision_summary counted{.windows = records.run.totals().decided_windows,
@@ -247,26 +231,25 @@ std::string to_json(const run_summary& summary) {
                  {"epochs", summary.epochs},
                  {"final_accuracy", summary.final_accuracy},
                  {"target_accuracy", summary.target_accuracy}};
-  object["seconds_to_target"] = summary.seconds_to_target < 0 ? json(nullptr) : json(summary.seconds_to_target);
+  object["seconds_to_target"] = or_null(summary.seconds_to_target >= 0, summary.seconds_to_target);
   const auto& decisions = summary.decisions;
-  const auto told = [&](std::uint64_t count) { return summary.told ? json(count) : json(nullptr); };
   object["decisions"] = {{"made", decisions.made},
-                         {"applied", told(decisions.applied)},
-                         {"late", told(decisions.late)},
-                         {"superseded", told(decisions.superseded)},
-                         {"unapplied", told(decisions.unapplied)},
-                         {"stale_refused", told(decisions.stale_refused)},
-                         {"lost", told(decisions.lost)},
-                         {"duplicated", told(decisions.duplicated)},
+                         {"applied", or_null(summary.told, decisions.applied)},
+                         {"late", or_null(summary.told, decisions.late)},
+                         {"superseded", or_null(summary.told, decisions.superseded)},
+                         {"unapplied", or_null(summary.told, decisions.unapplied)},
+                         {"stale_refused", or_null(summary.told, decisions.stale_refused)},
+                         {"lost", or_null(summary.told, decisions.lost)},
+                         {"duplicated", or_null(summary.told, decisions.duplicated)},
                          {"windows", decisions.windows},
                          {"interventions", decisions.interventions},
                          {"moves", decisions.moves},
-                         {"unapplied_by_loss", told(decisions.unapplied_by_loss)}};
+                         {"unapplied_by_loss", or_null(summary.told, decisions.unapplied_by_loss)}};
   object["decisions"]["unapplied_by_loss_of"] = decisions.losses;
   object["generations"] = summary.generations;
   object["steps_lost"] = summary.steps_lost;
-  object["samples_dropped"] = count_or_null(summary.samples_dropped);
-  object["samples_repeated"] = count_or_null(summary.samples_repeated);
+  object["samples_dropped"] = or_null(summary.samples_dropped);
+  object["samples_repeated"] = or_null(summary.samples_repeated);
   object["left"] = summary.left;
   object["restarts"] = summary.restarts;
   object["restarts_by_host"] = summary.restarts_by_host;
@@ -284,10 +267,10 @@ std::string to_json(const run_summary& summary) {
                                     {"mean_batch", worker.mean_batch},
                                     {"samples", worker.samples},
                                     {"share", worker.share},
-                                    {"step_seconds", time_or_null(worker, worker.step_seconds)},
-                                    {"compute_seconds", time_or_null(worker, worker.compute_seconds)},
-                                    {"exchange_seconds", time_or_null(worker, worker.exchange_seconds)},
-                                    {"data_seconds", time_or_null(worker, worker.data_seconds)},
+                                    {"step_seconds", or_null(worker.timed_steps > 0, worker.step_seconds)},
+                                    {"compute_seconds", or_null(worker.timed_steps > 0, worker.compute_seconds)},
+                                    {"exchange_seconds", or_null(worker.timed_steps > 0, worker.exchange_seconds)},
+                                    {"data_seconds", or_null(worker.timed_steps > 0, worker.data_seconds)},
                                     {"moved_samples", worker.moved_samples},
                                     {"speed_changes", worker.speed_changes},
                                     {"time", time_object(worker.time)}});
