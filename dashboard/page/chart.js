@@ -261,6 +261,18 @@ export function fromZero(_, low, high) {
   return [low < 0 ? low * 1.06 : 0, high > 0 ? high * 1.06 : low < 0 ? 0 : 1];
 }
 
+/** Rows of a history that a chart over `axis` can draw: rising, where a resumed run stepped back in samples. */
+export function rowsAlong(column) {
+  const rows = [];
+  let most = -Infinity;
+  column.forEach((x, i) => {
+    if (x === null || x <= most) return;
+    most = x;
+    rows.push(i);
+  });
+  return rows;
+}
+
 /** A filled key for a legend that is not a button. */
 export function keyOf(name, hue) {
   const made = element("span", "key");

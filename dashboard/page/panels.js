@@ -1,24 +1,12 @@
 // What each panel shows of the state.
 /* global uPlot */
 
-import { Chart, fromZero, keyOf, lineStyle } from "/chart.js";
+import { Chart, fromZero, keyOf, lineStyle, rowsAlong } from "/chart.js";
 import { HeatMap } from "/heat_map.js";
 import { fixed, grouped, percent, roundPercent, short, span } from "/text.js";
 import { partHues, partNames } from "/worker_table.js";
 
 const linesMost = 16; // more workers than that are a heat map
-
-/** Rows of the history that a chart over `axis` can draw: rising, where a resumed run stepped back in samples. */
-function rowsAlong(column) {
-  const rows = [];
-  let most = -Infinity;
-  column.forEach((x, i) => {
-    if (x === null || x <= most) return;
-    most = x;
-    rows.push(i);
-  });
-  return rows;
-}
 
 function last(column) {
   return column.length ? column[column.length - 1] : null;

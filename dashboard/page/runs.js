@@ -2,7 +2,7 @@
 // and for the course of a chosen run where that has grown.
 /* global uPlot */
 
-import { Chart, fromZero, lineStyle } from "/chart.js";
+import { Chart, fromZero, lineStyle, rowsAlong } from "/chart.js";
 import { clock, element, fixed, grouped, percent, roundPercent, setText, short } from "/text.js";
 import { addControls, at, drawWarnings } from "/view.js";
 
@@ -222,8 +222,8 @@ function chartsOf(runs) {
 function draw(runs) {
   const known = runs.map(({ name }) => courses.get(name));
   const positive = (value) => (value > 0 ? value : null); // the scale is logarithmic
-  const column = (name, of = (value) => value) => joined(known.map(({ history }) => rising(history[axis], history[name].map(of))));
-  const evaluated = joined(known.map(({ evaluations }) => rising(evaluations.map((one) => one[axis]), evaluations.map((one) => one.test_accuracy))));
+  const column = (name, of = (value) => value) => uPlot.join(known.map(({ history }) => rising(history[axis], history[name].map(of))));
+  const evaluated = uPlot.join(known.map(({ evaluations }) => rising(evaluations.map((one) => one[axis]), evaluations.map((one) => one.test_accuracy))));
   const common = { axis, summary: `${runs.length} runs` };
   charts.accuracy.set(charts.tested ? evaluated : column("accuracy"), common);
   charts.loss.set(column("loss"), common);
@@ -231,20 +231,9 @@ function draw(runs) {
   charts.size.set(column("global_batch", positive), common);
 }
 
-/** What can be drawn: where a resumed run stepped back in samples, its later rows hold. */
 function rising(x, y) {
-  const rows = [];
-  let most = -Infinity;
-  x.forEach((value, i) => {
-    if (value === null || value <= most) return;
-    most = value;
-    rows.push(i);
-  });
+  const rows = rowsAlong(x);
   return [rows.map((i) => x[i]), rows.map((i) => y[i])];
-}
-
-function joined(tables) {
-  return uPlot.join(tables);
 }
 
 function drawList() {
