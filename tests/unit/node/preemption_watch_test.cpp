@@ -5,14 +5,12 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fmt/core.h>
 #include <functional>
 #include <future>
 #include <string>
-#include <thread>
 
 namespace dynamix::node {
 namespace {
@@ -80,10 +78,7 @@ TEST_F(PreemptionWatch, LeavesNoProcessOfACommandBehind) {
     storage::read_file(fmt::format("/proc/{}/stat", std::stoi(id)), 4096, state);
     return !state.empty() && state.find(") Z ") == std::string::npos;
   };
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (lives() && std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  EXPECT_FALSE(lives());
+  EXPECT_TRUE(wait_until([&] { return !lives(); }));
   if (lives())
     ::kill(std::stoi(id), SIGKILL);
   EXPECT_FALSE(std::filesystem::exists(directory.path() + "/said"));

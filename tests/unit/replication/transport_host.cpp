@@ -1,5 +1,7 @@
 #include "tests/unit/replication/transport_host.hpp"
 
+#include "tests/wait_until.hpp"
+
 #include <array>
 #include <chrono>
 #include <utility>
@@ -184,13 +186,7 @@ transport_counts transport_host::counts() {
 }
 
 bool transport_host::wait(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (std::chrono::steady_clock::now() < end) {
-    if (condition())
-      return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return condition();
+  return wait_until(condition);
 }
 
 } // namespace dynamix::replication

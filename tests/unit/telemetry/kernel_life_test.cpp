@@ -5,6 +5,7 @@
 #include "tests/unit/telemetry/become_user.hpp"
 #include "tests/unit/telemetry/loopback.hpp"
 #include "tests/unit/telemetry/needs_bpf.hpp"
+#include "tests/wait_until.hpp"
 
 #include <bpf/bpf.h>
 #include <chrono>
@@ -28,12 +29,9 @@ bool exists(const std::pair<std::string, unsigned>& object) {
 
 /// The kernel frees them a little later.
 ::testing::AssertionResult all_go(const kernel_objects& objects) {
-  for (const auto& object : objects) {
-    for (int tries = 0; exists(object) && tries < 500; ++tries)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    if (exists(object))
+  for (const auto& object : objects)
+    if (!wait_until([&] { return !exists(object); }))
       return ::testing::AssertionFailure() << object.first << " " << object.second << " is still there";
-  }
   return ::testing::AssertionSuccess();
 }
 

@@ -1,6 +1,7 @@
 #include "storage/json_text.hpp"
 #include "telemetry/logging.hpp"
 #include "tests/temporary_directory.hpp"
+#include "tests/wait_until.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +10,6 @@
 #include <chrono>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace dynamix::telemetry {
@@ -76,9 +76,7 @@ TEST_F(Logging, HasWarningsInTheFileAtOnceAndTheRestSoon) {
   spdlog::warn("urgent");
   ASSERT_EQ(lines().size(), 1U);
   spdlog::info("ordinary");
-  for (int tenths = 0; tenths < 300 && lines().size() < 2; ++tenths)
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  EXPECT_EQ(lines().size(), 2U);
+  EXPECT_TRUE(wait_until([&] { return lines().size() == 2; }));
 }
 
 TEST_F(Logging, KeepsAMessageWithLineBreaksOnOneLine) {

@@ -1,14 +1,13 @@
 #include "session_fixture.hpp"
 #include "tests/unit/exchange/stores.hpp"
+#include "tests/wait_until.hpp"
 #include "trainer/checkpoint.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <malloc.h>
 #include <thread>
 #include <unistd.h>
@@ -38,12 +37,6 @@ protected:
     std::uint64_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages >> pages;
     return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  }
-  /// Waits until `holds`, at most a minute.
-  static bool eventually(const std::function<bool()>& holds) {
-    for (int tenth = 0; tenth < 600 && !holds(); ++tenth)
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    return holds();
   }
 
   exchange::memory_store meeting;
@@ -229,7 +222,7 @@ TEST_F(SessionThreads, LeakNothingOverManyInterruptedGenerations) {
   };
   for (int warm_up = 0; warm_up < 5; ++warm_up)
     train_a_generation();
-  EXPECT_TRUE(eventually([] { return threads() <= 8; })) << threads() << " threads are left";
+  EXPECT_TRUE(wait_until([] { return threads() <= 8; })) << threads() << " threads are left";
   const auto threads_before = threads();
   const auto descriptors_before = descriptors();
   ::malloc_trim(0);
@@ -237,8 +230,8 @@ TEST_F(SessionThreads, LeakNothingOverManyInterruptedGenerations) {
   for (int repetition = 0; repetition < 40; ++repetition)
     train_a_generation();
   EXPECT_EQ(first.steps(), 45U * 4);
-  EXPECT_TRUE(eventually([&] { return threads() <= threads_before; })) << threads() << " of " << threads_before;
-  EXPECT_TRUE(eventually([&] { return descriptors() <= descriptors_before; }))
+  EXPECT_TRUE(wait_until([&] { return threads() <= threads_before; })) << threads() << " of " << threads_before;
+  EXPECT_TRUE(wait_until([&] { return descriptors() <= descriptors_before; }))
       << descriptors() << " of " << descriptors_before;
   // A copy of the state a generation and session would be 28 MB.
   ::malloc_trim(0);
