@@ -5,24 +5,20 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <fmt/core.h>
 
 namespace dynamix::cluster {
 namespace {
 
-// Measured with 4 and 32 workers on 2 cores that they share with the arbitrator (benchmarks/results/2026-11-22-speed.md;
-// 2026-11-22-scale.md, "Tree of arbitrators", for the last).
+// Measured with 4 and 32 workers on 2 cores that they share with the arbitrator
+// (benchmarks/results/2026-11-22-speed.md; 2026-11-22-scale.md, "Tree of arbitrators", for the last).
 constexpr double exchange_seconds = 0.00043;        ///< report there, decision back
 constexpr double worker_seconds = 0.000065;         ///< and a worker's part in gathering and deciding
 constexpr double joined_worker_seconds = 0.0000085; ///< a worker in the root's account of a window
 constexpr std::size_t nodes_drawn = 64;
 
 std::string milliseconds(double seconds) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f ms", 1e3 * seconds);
-  return text.data();
+  return fmt::format("{:.1f} ms", 1e3 * seconds);
 }
 
 std::string counted(std::size_t count, const std::string& what) {

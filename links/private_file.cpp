@@ -15,10 +15,6 @@ namespace {
 constexpr std::size_t file_bytes_max = 65536;
 constexpr ::mode_t by_others = 0077;
 
-std::string failure(const char* what, const std::string& path) {
-  return fmt::format("cannot {} {}: {}", what, path, std::generic_category().message(errno));
-}
-
 } // namespace
 
 std::string make_private_directory(const std::string& path) {
@@ -28,7 +24,7 @@ std::string make_private_directory(const std::string& path) {
     if (auto problem = make_private_directory(above.string()); !problem.empty())
       return problem;
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    return failure("make", path);
+    return storage::failure("make", path);
   return std::filesystem::is_directory(path, error) ? "" : path + " is not a directory";
 }
 
@@ -39,7 +35,7 @@ std::string write_private_file(const std::string& path, const std::string& text)
 std::string read_private_file(const std::string& path, std::string& text) {
   struct ::stat status {};
   if (::stat(path.c_str(), &status) != 0)
-    return failure("read", path);
+    return storage::failure("read", path);
   if ((status.st_mode & by_others) != 0)
     return fmt::format("{} may be read or written by others than its owner (mode {:04o}); run chmod 600 {}", path,
                        status.st_mode & 07777, path);

@@ -26,9 +26,7 @@ std::string marker_of(const std::string& path) {
   return path + "/probation";
 }
 
-std::string failure(const std::string& what, const std::string& path, int code) {
-  return "cannot " + what + " " + path + ": " + std::generic_category().message(code);
-}
+using storage::failure;
 
 bool read_promise(const std::string& text, std::uint64_t& term) {
   if (!text.starts_with(promised))

@@ -35,10 +35,6 @@ private:
   int number_;
 };
 
-std::string failure(const char* what, const std::string& path) {
-  return std::string("cannot ") + what + " " + path + ": " + std::generic_category().message(errno);
-}
-
 bool write_all(int file, std::span<const std::uint8_t> bytes) {
   while (!bytes.empty()) {
     const auto written = ::write(file, bytes.data(), bytes.size());
@@ -77,12 +73,15 @@ std::string write_with_mode(const std::string& path, std::span<const std::uint8_
 
 } // namespace
 
+std::string failure(std::string_view what, const std::string& path, int code) {
+  return fmt::format("cannot {} {}: {}", what, path, std::generic_category().message(code));
+}
+
 std::string_view name_of_unfinished(std::string_view name) {
   const auto is_random = [](char each) { return std::isalnum(static_cast<unsigned char>(each)) != 0; };
   const auto end = name.size() - std::min(name.size(), 1 + random_letters);
-  return end > 0 && name[end] == '.' && std::ranges::all_of(name.substr(end + 1), is_random)
-             ? name.substr(0, end)
-             : std::string_view();
+  return end > 0 && name[end] == '.' && std::ranges::all_of(name.substr(end + 1), is_random) ? name.substr(0, end)
+                                                                                             : std::string_view();
 }
 
 std::string write_file_atomically(const std::string& path, std::span<const std::uint8_t> bytes) {

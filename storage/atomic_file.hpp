@@ -2,6 +2,7 @@
 
 /// Files that are either whole or not there: written beside their place, synced, then renamed.
 
+#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -31,6 +32,9 @@ using file_writer = std::function<std::string(const std::string& path, std::span
 inline constexpr const char* signature_suffix = ".sig";
 /// Where it lies while its file is written anew.
 inline constexpr const char* former_signature_suffix = ".sig.before";
+
+/// "cannot WHAT PATH: No space left on device".
+std::string failure(std::string_view what, const std::string& path, int code = errno);
 
 /// Reads a whole file of at most `limit_bytes`. Returns an empty string, or what went wrong.
 std::string read_file(const std::string& path, std::size_t limit_bytes, std::string& contents);

@@ -3,7 +3,6 @@
 #include "trainer/data_file.hpp"
 
 #include <array>
-#include <cstdio>
 #include <fmt/core.h>
 #include <string_view>
 #include <utility>
@@ -18,12 +17,6 @@ std::uint32_t big_endian(const std::string& contents, std::size_t offset) {
   for (std::size_t i = 0; i < 4; ++i)
     value = value << 8U | static_cast<std::uint8_t>(contents[offset + i]);
   return value;
-}
-
-std::string hexadecimal(std::uint32_t value) {
-  char text[11];
-  std::snprintf(text, sizeof text, "0x%08x", value);
-  return text;
 }
 
 /// What the magic number of another file says; empty: nothing.
@@ -46,9 +39,9 @@ std::string parse(const std::string& contents, std::uint8_t rank, idx_file& file
   if (contents.size() < header_bytes)
     return fmt::format("ends at offset {}, expected an IDX header of {} bytes", contents.size(), header_bytes);
   if (const auto magic = big_endian(contents, 0); magic != (unsigned_bytes | rank))
-    return fmt::format("offset 0: found the magic number {}{}, expected {} (IDX, unsigned bytes, {} dimension{}",
-                       hexadecimal(magic), told_by(magic, contents), hexadecimal(unsigned_bytes | rank), rank,
-                       (rank == 1 ? ")" : "s)"));
+    return fmt::format(
+        "offset 0: found the magic number 0x{:08x}{}, expected 0x{:08x} (IDX, unsigned bytes, {} dimension{}", magic,
+        told_by(magic, contents), unsigned_bytes | rank, rank, (rank == 1 ? ")" : "s)"));
   file.dimensions.clear();
   std::uint64_t values = 1;
   for (std::size_t i = 0; i < rank; ++i) {

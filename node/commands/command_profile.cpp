@@ -10,10 +10,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include <chrono>
 #include <ctime>
 #include <filesystem>
-#include <fmt/core.h>
+#include <fmt/chrono.h>
 #include <fstream>
 #include <memory>
 #include <ostream>
@@ -43,11 +42,7 @@ roles = ["worker", "arbitrator"]
 )";
 
 std::string today() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[11];
-  return {text, std::strftime(text, sizeof(text), "%Y-%m-%d", &utc)};
+  return fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
 }
 
 /// The value of the first line "KEY : VALUE" of a file of /proc; empty without one.

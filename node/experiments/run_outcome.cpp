@@ -2,19 +2,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include <fmt/core.h>
 #include <limits>
-#include <sstream>
 
 namespace dynamix::node {
 namespace {
 
 using json = nlohmann::ordered_json;
-
-std::string hexadecimal(std::uint64_t number) {
-  std::ostringstream text;
-  text << std::hex << number;
-  return text.str();
-}
 
 /// JSON knows no NaN: null stands for it.
 std::vector<double> numbers_of(const json& array) {
@@ -66,7 +60,7 @@ run_series to_series(const json& object) {
 } // namespace
 
 std::string to_json(const run_outcome& outcome) {
-  const json object = {{"fingerprint", hexadecimal(outcome.fingerprint)},
+  const json object = {{"fingerprint", fmt::format("{:x}", outcome.fingerprint)},
                        {"policy", outcome.policy},
                        {"static_batch", outcome.static_batch},
                        {"seed", outcome.seed},

@@ -2,12 +2,12 @@
 
 #include "storage/atomic_file.hpp"
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <fcntl.h>
 #include <filesystem>
+#include <fmt/chrono.h>
 #include <stdexcept>
 #include <unistd.h>
 
@@ -62,14 +62,9 @@ run_directory make_default_run(const cluster::cluster_file& file) {
 
 run_directory make_default_run(const std::string& name) {
   constexpr int begun_in_a_second_max = 1000;
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &utc);
   std::error_code error; // that of who makes what is in it will say more
   const bool first = std::filesystem::create_directories("runs", error);
-  const auto path = "runs/" + name + "-" + text.data();
+  const auto path = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", name, fmt::gmtime(std::time(nullptr)));
   auto own = path;
   for (int others = 1; others < begun_in_a_second_max; ++others) {
     if (std::filesystem::create_directory(own, error) || error)
