@@ -2,11 +2,12 @@
 
 /// What pages of docs/ copy from the program, between `<!-- WHAT: begin (..) -->` and `<!-- WHAT: end -->`.
 
+#include "tests/temporary_directory.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <string>
 
 namespace dynamix {
@@ -14,9 +15,7 @@ namespace dynamix {
 /// DYNAMIX_UPDATE_DOCS=1 writes it in place of comparing.
 inline void expect_documented(const std::string& page, const std::string& what, const std::string& generated) {
   const auto path = std::string(DYNAMIX_SOURCE_DIRECTORY) + "/docs/" + page;
-  std::ostringstream read;
-  read << std::ifstream(path).rdbuf();
-  auto text = read.str();
+  auto text = text_of_file(path);
   const auto begin = text.find("<!-- " + what + ": begin");
   const auto end = text.find("<!-- " + what + ": end -->");
   ASSERT_LT(begin, end) << path;

@@ -7,27 +7,18 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 namespace dynamix::cluster {
 namespace {
 
 const std::filesystem::path source = DYNAMIX_SOURCE_DIRECTORY;
 
-std::string contents(const std::filesystem::path& path) {
-  std::ifstream stream(path);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
-
 TEST(ClusterDocumentation, ListsEveryFieldWithItsDefaultAndRange) {
   expect_documented("cluster-file.md", "fields", describe_fields_markdown());
 }
 
 TEST(ClusterDocumentation, ItsExampleIsAValidFile) {
-  const std::string text = contents(source / "docs" / "cluster-file.md");
+  const std::string text = text_of_file(source / "docs" / "cluster-file.md");
   const auto begin = text.find("```toml\n") + 8;
   const auto parsed = parse_cluster_text(text.substr(begin, text.find("```\n", begin) - begin), "example.toml");
   for (const auto& error : parsed.errors)
@@ -36,7 +27,7 @@ TEST(ClusterDocumentation, ItsExampleIsAValidFile) {
 }
 
 TEST(ClusterDocumentation, NamesTheTimeOutsOfTheDefaultDetectionTime) {
-  const std::string text = contents(source / "docs" / "cluster-file.md");
+  const std::string text = text_of_file(source / "docs" / "cluster-file.md");
   const timeouts derived = derive_timeouts(cluster_file{}.detect_ms);
   const auto expect_row = [&](const std::string& name, std::uint32_t value) {
     const auto row = text.find("| " + name + " | ");

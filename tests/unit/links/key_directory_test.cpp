@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <fstream>
-#include <iterator>
 #include <map>
 
 namespace dynamix::links {
@@ -56,8 +54,7 @@ TEST_F(KeyDirectory, IsReadableByItsOwnerAlone) {
 }
 
 TEST_F(KeyDirectory, SaysWhatToCopyWhere) {
-  std::ifstream file(keys_.path() + "/README.txt");
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const auto text = text_of_file(keys_.path() + "/README.txt");
   EXPECT_THAT(text, HasSubstr("Copy this directory to host NAME"));
   EXPECT_THAT(text, HasSubstr("keys = \"keys\""));
 }

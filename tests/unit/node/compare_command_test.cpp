@@ -40,11 +40,6 @@ protected:
     arguments.insert(arguments.end(), more.begin(), more.end());
     return ask(arguments);
   }
-  static std::string read(const std::string& path) {
-    std::string text;
-    EXPECT_EQ(storage::read_file(path, 1U << 24, text), "");
-    return text;
-  }
 
   temporary_directory directory_;
 };
@@ -59,7 +54,7 @@ TEST_F(CompareCommand, GoesOnWhereARunWasKilledWhileItsFirstFileWasWritten) {
   ASSERT_EQ(storage::write_file_atomically(begun + "/thesis.tex", std::string("mine")), "");
   const auto said = compare({"--policies", "static", "--seeds", "1"});
   EXPECT_THAT(said.err, HasSubstr("is not a run of a comparison; choose another --out"));
-  EXPECT_EQ(read(begun + "/thesis.tex"), "mine");
+  EXPECT_EQ(text_of_file(begun + "/thesis.tex"), "mine");
 }
 
 TEST_F(CompareCommand, GoesOnWhereARunWasKilledBeforeItsFirstFile) {
@@ -72,7 +67,7 @@ TEST_F(CompareCommand, GoesOnWhereARunWasKilledBeforeItsFirstFile) {
   std::filesystem::create_directories(begun + "/logs");
   ASSERT_EQ(storage::write_file_atomically(begun + "/logs/mine", std::string("mine")), "");
   EXPECT_EQ(compare({"--policies", "static", "--seeds", "1"}).code, exit_refused);
-  EXPECT_EQ(read(begun + "/logs/mine"), "mine");
+  EXPECT_EQ(text_of_file(begun + "/logs/mine"), "mine");
 }
 
 /// What breaks off the removal here is a directory that may not be changed; a process that is killed leaves the same.
@@ -98,22 +93,22 @@ TEST_F(CompareCommand, RunsPoliciesAndSeedsAndMakesATableAndAPage) {
   EXPECT_THAT(said.out, HasSubstr("straggler-8: static, goodput with 2 seeds each, simulated; results go to " + out()));
   EXPECT_THAT(said.out, HasSubstr("2/2"));
   EXPECT_THAT(said.out, HasSubstr("best rival: goodput"));
-  const auto rows = json::parse(read(out() + "/comparison.json"));
+  const auto rows = json::parse(text_of_file(out() + "/comparison.json"));
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0]["ratio_to_static"]["mean"], 1);
   EXPECT_LT(rows[1]["ratio_to_static"]["mean"], 1) << "one host of eight is slow";
   EXPECT_EQ(rows[1]["seconds_to_target"]["n"], 2);
-  EXPECT_THAT(read(out() + "/report.html"), HasSubstr("goodput: batch sizes"));
-  EXPECT_EQ(json::parse(read(out() + "/straggler-8/goodput-seed-2/summary.json"))["seed"], 2);
+  EXPECT_THAT(text_of_file(out() + "/report.html"), HasSubstr("goodput: batch sizes"));
+  EXPECT_EQ(json::parse(text_of_file(out() + "/straggler-8/goodput-seed-2/summary.json"))["seed"], 2);
 }
 
 TEST_F(CompareCommand, TheResultDoesNotDependOnTheNumberOfThreads) {
   const auto one = compare({"--policies", "static,omnilearn", "--seeds", "2", "--jobs", "1"});
   ASSERT_EQ(one.code, exit_done) << one.err;
-  const auto rows = read(out() + "/comparison.json");
+  const auto rows = text_of_file(out() + "/comparison.json");
   std::filesystem::remove_all(out());
   ASSERT_EQ(compare({"--policies", "static,omnilearn", "--seeds", "2", "--jobs", "3"}).code, exit_done);
-  EXPECT_EQ(read(out() + "/comparison.json"), rows);
+  EXPECT_EQ(text_of_file(out() + "/comparison.json"), rows);
 }
 
 TEST_F(CompareCommand, KeepsFinishedRunsAndRepeatsTheOthers) {
@@ -137,7 +132,7 @@ TEST_F(CompareCommand, TouchesNoDirectoryThatIsNotItsOwn) {
   const auto refused = compare({"--policies", "static", "--seeds", "1"});
   EXPECT_EQ(refused.code, exit_refused);
   EXPECT_THAT(refused.err, HasSubstr("is not a run of a comparison; choose another --out"));
-  EXPECT_EQ(read(out() + "/straggler-8/static-seed-1/thesis.txt"), "words");
+  EXPECT_EQ(text_of_file(out() + "/straggler-8/static-seed-1/thesis.txt"), "words");
 }
 
 TEST_F(CompareCommand, LooksForTheBestEqualBatch) {
@@ -199,7 +194,7 @@ TEST_F(CompareCommand, ClosesWithAllClusters) {
   ASSERT_EQ(said.code, exit_done) << said.err;
   EXPECT_THAT(said.out, HasSubstr("all clusters: seconds to target over static's"));
   EXPECT_THAT(said.out, HasSubstr("median"));
-  EXPECT_EQ(json::parse(read(out() + "/comparison.json")).size(), 4U);
+  EXPECT_EQ(json::parse(text_of_file(out() + "/comparison.json")).size(), 4U);
 }
 
 TEST_F(CompareCommand, AnExperimentHoldsItsClaimAgainstItsPartsAndGoesOnWhereItWas) {
@@ -220,8 +215,8 @@ TEST_F(CompareCommand, AnExperimentHoldsItsClaimAgainstItsPartsAndGoesOnWhereItW
   EXPECT_THAT(said.out, HasSubstr("claim: Half the time."));
   EXPECT_THAT(said.out, ContainsRegex("goodput over static +0\\.[0-9]+ +<= 0.990 +yes"));
   EXPECT_THAT(said.out, ContainsRegex("static over itself +1.000 +<= 0.990 +no"));
-  EXPECT_THAT(read(out() + "/experiment.md"), HasSubstr("| goodput over static | 0."));
-  EXPECT_THAT(read(out() + "/report.html"), HasSubstr("Claim and findings"));
+  EXPECT_THAT(text_of_file(out() + "/experiment.md"), HasSubstr("| goodput over static | 0."));
+  EXPECT_THAT(text_of_file(out() + "/report.html"), HasSubstr("Claim and findings"));
   EXPECT_THAT(ask(arguments).out, HasSubstr("2 runs are finished already and kept"));
   const auto wrong = ask({"experiment", path, "--set", "training.epoch=3"});
   EXPECT_EQ(wrong.code, exit_refused);
@@ -246,14 +241,14 @@ TEST_F(CompareCommand, AnExperimentLetsAPolicyLearnOverEpisodes) {
   const auto said = ask({"experiment", path, "--quiet", "--out", out()});
   ASSERT_EQ(said.code, exit_done) << said.err;
   EXPECT_THAT(said.out, HasSubstr("1 seed of 6 episodes, simulated"));
-  EXPECT_THAT(read(out() + "/experiment.md"),
+  EXPECT_THAT(text_of_file(out() + "/experiment.md"),
               ContainsRegex("- ppo-simple: reward -?[0-9.]+ in the first of 6 episodes"));
   const auto place = out() + "/learning/straggler-8/";
-  const auto learned = json::parse(read(place + "ppo-simple-seed-1/outcome.json"));
+  const auto learned = json::parse(text_of_file(place + "ppo-simple-seed-1/outcome.json"));
   EXPECT_EQ(learned["episode_rewards"].size(), 6U);
   EXPECT_EQ(learned["episode_rewards"][5], learned["reward"]) << "the run that is kept is the last";
-  EXPECT_TRUE(json::parse(read(place + "static-seed-1/outcome.json"))["episode_rewards"].empty());
-  const auto summary = json::parse(read(place + "ppo-simple-seed-1/summary.json"));
+  EXPECT_TRUE(json::parse(text_of_file(place + "static-seed-1/outcome.json"))["episode_rewards"].empty());
+  const auto summary = json::parse(text_of_file(place + "ppo-simple-seed-1/summary.json"));
   EXPECT_GT(summary["policy_version"].get<int>(), 5) << "it went on learning from run to run";
   EXPECT_THAT(ask({"experiment", path, "--quiet", "--out", out()}).out, HasSubstr("2 runs are finished already"));
 }

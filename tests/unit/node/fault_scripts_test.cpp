@@ -9,7 +9,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fmt/core.h>
-#include <fstream>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -56,10 +55,7 @@ protected:
     std::filesystem::current_path(before);
     sockets_.push_back(made);
   }
-  std::string said(const std::string& name) const {
-    std::ifstream log(directory_.path() + "/" + name);
-    return {std::istreambuf_iterator<char>(log), {}};
-  }
+  std::string said(const std::string& name) const { return text_of_file(directory_.file(name)); }
 
   temporary_directory directory_;
   cluster::cluster_file file_ = testing::pair_file();
@@ -130,8 +126,7 @@ TEST_F(FaultScripts, LeaveNoProcessBehindThatTheyHaveStarted) {
   const int id = std::stoi(said("id"));
   EXPECT_THAT(those.finish(std::chrono::seconds(0), {}), ElementsAre("the script of ada did not end with training"));
   const auto lives = [&] {
-    std::ifstream file(fmt::format("/proc/{}/stat", id));
-    const std::string state((std::istreambuf_iterator<char>(file)), {});
+    const auto state = text_of_file(fmt::format("/proc/{}/stat", id));
     return !state.empty() && state.find(") Z ") == std::string::npos;
   };
   EXPECT_TRUE(wait_until([&] { return !lives(); }));

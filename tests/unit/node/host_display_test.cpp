@@ -22,12 +22,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-std::string shown_in(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
 TEST(HostDisplay, ShowsTheRunWhereItsLedgerIsWritten) {
   const temporary_directory directory;
   const run_directory run(directory.path() + "/run");
@@ -45,15 +39,15 @@ TEST(HostDisplay, ShowsTheRunWhereItsLedgerIsWritten) {
   host_display display(file, file.hosts[0], run, out);
   display.begin(page);
   ledger << ledger::to_json_line(sample_rows().front()) << std::endl; // before the display has looked
-  EXPECT_THAT(shown_in(shown), StartsWith("pair: 2 workers, policy "));
+  EXPECT_THAT(text_of_file(shown), StartsWith("pair: 2 workers, policy "));
   const auto shows = [&](const std::string& text) {
-    return wait_until([&] { return shown_in(shown).find(text) != std::string::npos; });
+    return wait_until([&] { return text_of_file(shown).find(text) != std::string::npos; });
   };
-  EXPECT_TRUE(shows("run directory " + run.path() + "\n")) << shown_in(shown);
-  EXPECT_TRUE(shows("page http://" + file.dashboard.listen + "/\n")) << shown_in(shown);
-  EXPECT_TRUE(shows("waiting for workers")) << shown_in(shown);
+  EXPECT_TRUE(shows("run directory " + run.path() + "\n")) << text_of_file(shown);
+  EXPECT_TRUE(shows("page http://" + file.dashboard.listen + "/\n")) << text_of_file(shown);
+  EXPECT_TRUE(shows("waiting for workers")) << text_of_file(shown);
   display.end(nullptr, "epochs completed");
-  EXPECT_THAT(shown_in(shown), HasSubstr("ada has ended: epochs completed\n"));
+  EXPECT_THAT(text_of_file(shown), HasSubstr("ada has ended: epochs completed\n"));
 }
 
 TEST(HostDisplay, NamesTheLogOfAHostThatOnlyTrains) {

@@ -21,12 +21,6 @@ namespace {
 
 using namespace ::testing;
 
-std::string text_of(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
 /// A host whose machine is this one: its shell runs the script, and a program of the test's stands for dynamix-node.
 class RemoteHost : public Test {
 protected:
@@ -49,9 +43,9 @@ protected:
             .results = directory.path() + "/results"};
   }
   bool has_started() {
-    return wait_until([&] { return text_of(directory.path() + "/log").find("600\n") != std::string::npos; });
+    return wait_until([&] { return text_of_file(directory.path() + "/log").find("600\n") != std::string::npos; });
   }
-  remote_end end() const { return read_remote_end(text_of(directory.path() + "/results")); }
+  remote_end end() const { return read_remote_end(text_of_file(directory.path() + "/results")); }
 
   const temporary_directory directory;
   remote_options options;
@@ -64,8 +58,8 @@ TEST_F(RemoteHost, TakesItsFilesAndSignalsFromItsStandardInput) {
   child.told = "dynamix\nfirst\nfile\nsecret\n";
   child_process process;
   ASSERT_EQ(process.start(child), "");
-  ASSERT_TRUE(has_started()) << text_of(directory.path() + "/log");
-  EXPECT_EQ(text_of(directory.path() + "/log"),
+  ASSERT_TRUE(has_started()) << text_of_file(directory.path() + "/log");
+  EXPECT_EQ(text_of_file(directory.path() + "/log"),
             "run --cluster cluster.toml --name w0 --log-to-stderr --out .\nfirst\nfile\nsecret\n600\n");
   EXPECT_TRUE(end().began);
   EXPECT_EQ(end().code, std::nullopt) << "it has not ended";
@@ -86,7 +80,7 @@ TEST_F(RemoteHost, LeavesWhenItsConnectionEnds) {
   child_process process;
   ASSERT_EQ(process.start(child), "");
   close(ends[0]);
-  ASSERT_TRUE(has_started()) << text_of(directory.path() + "/log");
+  ASSERT_TRUE(has_started()) << text_of_file(directory.path() + "/log");
   close(ends[1]);
   ASSERT_TRUE(wait_until([&] { return !process.running(); }));
   EXPECT_EQ(end().code, 0);
@@ -102,7 +96,7 @@ TEST_F(RemoteHost, SaysThatAStartUpFileHasReadItsInput) {
   ASSERT_EQ(process.start(child), "");
   ASSERT_TRUE(wait_until([&] { return !process.running(); }));
   EXPECT_EQ(process.poll()->number, 2);
-  EXPECT_EQ(text_of(directory.path() + "/log"),
+  EXPECT_EQ(text_of_file(directory.path() + "/log"),
             "a start-up file of the shell here reads standard input, which is the launcher's\n");
 }
 
@@ -208,7 +202,7 @@ protected:
     live_output live(unsaid, {});
     const remote_watch watch(options, remote, live, false);
     EXPECT_EQ(unsaid.str(), "");
-    return text_of(options.run.ledger());
+    return text_of_file(options.run.ledger());
   }
 
   const temporary_directory directory;
@@ -244,7 +238,7 @@ TEST_F(RemoteWatch, DoubtsAnEndThatNobodyHasTold) {
                   "0\n",
                   {false, 0}),
             "");
-  EXPECT_EQ(text_of(options.run.worker(name)), "{}\n");
+  EXPECT_EQ(text_of_file(options.run.worker(name)), "{}\n");
   EXPECT_THAT(doubt("hi\n\n\x1e\n{}\n\f", {false, 0}), HasSubstr("connection ended"));
   EXPECT_THAT(doubt("hi\n", {false, 0}), HasSubstr("start-up files")) << "as `exit` in one leaves it";
   EXPECT_EQ(doubt("", {false, 255}), "") << "ssh says itself why";
@@ -287,10 +281,10 @@ TEST_F(RemoteWatch, LetsNoHostFillTheDisk) {
   host_processes nobody(options.file.hosts, {}, [](const cluster::host&, bool) { return child_options{}; });
   std::ofstream(log) << "said";
   watch.look(nobody, {}, true);
-  EXPECT_EQ(text_of(log), "said");
+  EXPECT_EQ(text_of_file(log), "said");
   std::filesystem::resize_file(log, 300U << 20); // a hole
   watch.look(nobody, {}, true);
-  EXPECT_EQ(text_of(log), "more than 256 MiB were here\n");
+  EXPECT_EQ(text_of_file(log), "more than 256 MiB were here\n");
 }
 
 /// Debian's sh is dash, which takes $'..' for a dollar sign and a word.
@@ -316,7 +310,7 @@ TEST(ShellQuoted, IsReadBackByEveryShellAsItWas) {
                              .output = directory.path() + "/read"}),
               "");
     ASSERT_TRUE(wait_until([&] { return !process.running(); }));
-    EXPECT_EQ(text_of(directory.path() + "/read"), argument) << shell;
+    EXPECT_EQ(text_of_file(directory.path() + "/read"), argument) << shell;
   }
   EXPECT_GE(tried, 1);
 }

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <regex>
 #include <set>
@@ -217,8 +216,7 @@ TEST_F(GeneratedScenarios, MoveTheTimeToTargetByEachKindOfChangeMoreThanByTheirN
 
 /// The rows that describe the distribution stand in the document.
 TEST_F(GeneratedScenarios, AreDescribedInTheDocument) {
-  std::ifstream in(std::string(DYNAMIX_SOURCE_DIRECTORY) + "/docs/simulation-files.md");
-  const std::string text(std::istreambuf_iterator<char>(in), {});
+  const auto text = text_of_file(DYNAMIX_SOURCE_DIRECTORY "/docs/simulation-files.md");
   EXPECT_NE(text.find(describe_generator_markdown()), std::string::npos) << describe_generator_markdown();
 }
 
