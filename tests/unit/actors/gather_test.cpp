@@ -11,8 +11,8 @@ messages::window_report report_of(std::uint32_t rank, std::uint64_t window, std:
   return {.host = "host", .rank = rank, .generation = generation, .window = window, .batch = 64};
 }
 
-gather gather_of(std::uint32_t workers) {
-  gather windows(1);
+gather gather_of(std::uint32_t workers, std::optional<std::uint64_t> next_window = {}) {
+  gather windows(1, next_window);
   for (std::uint32_t rank = 0; rank < workers; ++rank)
     windows.joined(rank);
   return windows;
@@ -228,8 +228,7 @@ TEST(Gather, TakesNoMoreAccountsThanThereCanBeShards) {
 }
 
 TEST(Gather, WaitsInItsFirstWindowForWhoIsOnTheWay) {
-  gather windows(1);
-  windows.joined(0);
+  auto windows = gather_of(1);
   windows.coming(1);
   windows.coming(2);
   EXPECT_TRUE(windows.add(report_of(0, 7), 0).empty());
@@ -242,8 +241,7 @@ TEST(Gather, WaitsInItsFirstWindowForWhoIsOnTheWay) {
 }
 
 TEST(Gather, WaitsUntilTheFirstDeadlineAndNoLongerForWhoDoesNotCome) {
-  gather windows(1);
-  windows.joined(0);
+  auto windows = gather_of(1);
   windows.coming(1);
   EXPECT_TRUE(windows.add(report_of(0, 7), 0).empty());
   EXPECT_EQ(windows.deadline(7, 0.5).size(), 1U);
@@ -252,9 +250,7 @@ TEST(Gather, WaitsUntilTheFirstDeadlineAndNoLongerForWhoDoesNotCome) {
 
 /// One report of a window that nobody can have reached once made every true one too old to be gathered.
 TEST(Gather, RefusesAWindowFarAhead) {
-  gather windows(1, 1);
-  windows.joined(0);
-  windows.joined(1);
+  auto windows = gather_of(2, 1);
   constexpr auto far = messages::max_counter;
   EXPECT_TRUE(windows.is_too_far(far));
   EXPECT_TRUE(windows.add(report_of(0, far), 0).empty());
@@ -268,9 +264,7 @@ TEST(Gather, RefusesAWindowFarAhead) {
 /// A report a thousand windows ahead, or that many one after the other, once made every true window too old.
 TEST(Gather, LetsNoWorkerAloneMakeTheOthersWindowsOld) {
   for (const std::uint64_t stride : {1, 1000}) {
-    gather windows(1, 1);
-    for (std::uint32_t rank = 0; rank < 3; ++rank)
-      windows.joined(rank);
+    auto windows = gather_of(3, 1);
     for (std::uint64_t window = 1; window <= 1000; window += stride) {
       windows.reached(0, window + 1000, 0); // its signs of life lie, too
       EXPECT_TRUE(windows.add(report_of(0, window + 1000), 0).empty());
@@ -286,9 +280,7 @@ TEST(Gather, LetsNoWorkerAloneMakeTheOthersWindowsOld) {
 }
 
 TEST(Gather, TakesAReportAheadOnceAnotherWorkerHasGotThere) {
-  gather windows(1, 1);
-  windows.joined(0);
-  windows.joined(1);
+  auto windows = gather_of(2, 1);
   windows.add(report_of(0, 1), 0);
   EXPECT_EQ(windows.add(report_of(1, 1), 0).size(), 1U);
   windows.add(report_of(0, 9), 1);
@@ -301,9 +293,7 @@ TEST(Gather, TakesAReportAheadOnceAnotherWorkerHasGotThere) {
 }
 
 TEST(Gather, TakesAReportAheadOnceNobodyElseIsThere) {
-  gather windows(1, 1);
-  windows.joined(0);
-  windows.joined(1);
+  auto windows = gather_of(2, 1);
   windows.add(report_of(0, 9), 1);
   const auto closed = windows.left(1, 2);
   ASSERT_EQ(closed.size(), 1U);
@@ -311,8 +301,7 @@ TEST(Gather, TakesAReportAheadOnceNobodyElseIsThere) {
 }
 
 TEST(Gather, TakesWhatSignsOfLifeHaveToldOf) {
-  gather windows(1, 1);
-  windows.joined(0);
+  auto windows = gather_of(1, 1);
   const std::uint64_t later = 60'000;
   windows.reached(later);
   windows.reached(messages::max_counter); // not believed
@@ -322,8 +311,7 @@ TEST(Gather, TakesWhatSignsOfLifeHaveToldOf) {
 }
 
 TEST(Gather, GoesByTheFirstReportWhereNothingIsKnown) {
-  gather windows(1);
-  windows.joined(0);
+  auto windows = gather_of(1);
   EXPECT_EQ(windows.add(report_of(0, 10'000'000), 0).size(), 1U) << "a shard is not told where training stands";
   EXPECT_TRUE(windows.is_too_far(messages::max_counter));
 }
@@ -351,9 +339,7 @@ TEST(Gather, WhatAFinishedWorkerReportedOfTheOpenWindowCounts) {
 }
 
 TEST(Gather, TellsWhoEndsWhileItsLastReportWaitsForTheOthers) {
-  gather windows(1, 1);
-  windows.joined(0);
-  windows.joined(1);
+  auto windows = gather_of(2, 1);
   EXPECT_TRUE(windows.add(report_of(0, 1), 0).empty());
   auto last = report_of(0, 2);
   last.final = true;
@@ -365,9 +351,7 @@ TEST(Gather, TellsWhoEndsWhileItsLastReportWaitsForTheOthers) {
 }
 
 TEST(Gather, TellsWhoEndsWhereItsLastReportClosesTheWindowBefore) {
-  gather windows(1, 1);
-  windows.joined(0);
-  windows.joined(1);
+  auto windows = gather_of(2, 1);
   windows.add(report_of(0, 1), 0);
   auto last = report_of(0, 2);
   last.final = true;

@@ -89,6 +89,15 @@ public:
     }
   }
 
+  /// The hello says whose it is.
+  void sign(messages::hello& said, std::uint32_t rank) const {
+    said.cluster = file.name;
+    said.cluster_digest = file.digest();
+    said.host = "w" + std::to_string(rank);
+    said.incarnation = rank + 1;
+    said.heartbeat_interval_ms = timeouts.heartbeat_interval_ms;
+  }
+
   void beat_all() {
     for (std::uint32_t rank = 0; rank < handles.size(); ++rank)
       if (const auto aggregator = aggregator_of(rank); aggregator && !silent.contains(rank))

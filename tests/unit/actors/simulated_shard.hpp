@@ -56,11 +56,7 @@ public:
   }
 
   void say_hello(std::uint32_t rank, messages::hello said = {}) {
-    said.cluster = file.name;
-    said.cluster_digest = file.digest();
-    said.host = "w" + std::to_string(rank);
-    said.incarnation = rank + 1;
-    said.heartbeat_interval_ms = timeouts.heartbeat_interval_ms;
+    sign(said, rank);
     caf::anon_send(door, atom::hello_v, pack(said), handles[rank]);
   }
 

@@ -51,11 +51,7 @@ public:
     for (std::uint32_t member = 0; training && member < handles.size(); ++member)
       said.members.push_back(member);
     said.steps = said.attempted_steps = inboxes[rank]->steps;
-    said.cluster = file.name;
-    said.cluster_digest = file.digest();
-    said.host = "w" + std::to_string(rank);
-    said.incarnation = rank + 1;
-    said.heartbeat_interval_ms = timeouts.heartbeat_interval_ms;
+    sign(said, rank);
     caf::anon_send(nodes[places[rank]].door, atom::hello_v, pack(said), handles[rank]);
   }
 

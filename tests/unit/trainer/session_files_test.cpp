@@ -64,6 +64,14 @@ protected:
       });
   }
 
+  /// Two workers from the beginning, to the same end.
+  void train_equally() {
+    EXPECT_EQ(preflight(file).message, "");
+    train();
+    ASSERT_EQ(ends[0].how, ending::completed) << ends[0].reason;
+    EXPECT_EQ(ends[0].parameter_checksum, ends[1].parameter_checksum);
+  }
+
   exchange::memory_store meeting;
   steady_clock time;
   outcome ends[2];
@@ -71,10 +79,7 @@ protected:
 };
 
 TEST_F(SessionFiles, TrainATransformerOnText) {
-  EXPECT_EQ(preflight(file).message, "");
-  train();
-  ASSERT_EQ(ends[0].how, ending::completed) << ends[0].reason;
-  EXPECT_EQ(ends[0].parameter_checksum, ends[1].parameter_checksum);
+  train_equally();
   const auto& last = watchers[0].evaluations.back();
   EXPECT_LT(last.test_loss, 1.0) << "nats a byte; guessing among 256 would be 5.5";
   EXPECT_GT(last.test_accuracy, 0.5);
@@ -93,10 +98,7 @@ TEST_F(SessionFiles, ResumeAnLstmOnBytePairsWithTheSameBits) {
   file.training.learning_rate = 0.01;
   file.training.checkpoint_every_epochs = 0.7;
   file.run.keep_checkpoints = 100;
-  EXPECT_EQ(preflight(file).message, "");
-  train();
-  ASSERT_EQ(ends[0].how, ending::completed) << ends[0].reason;
-  EXPECT_EQ(ends[0].parameter_checksum, ends[1].parameter_checksum);
+  train_equally();
   EXPECT_GT(watchers[0].evaluations.back().test_accuracy, 0.12)
       << "one of six words would be 0.17, one of 600 tokens 0";
   const auto whole = ends[0];
@@ -150,10 +152,7 @@ protected:
 };
 
 TEST_P(ResumedModel, HasTheBitsOfTheWholeRunWithPartsAndAugmentation) {
-  EXPECT_EQ(preflight(file).message, "");
-  train();
-  ASSERT_EQ(ends[0].how, ending::completed) << ends[0].reason;
-  EXPECT_EQ(ends[0].parameter_checksum, ends[1].parameter_checksum);
+  train_equally();
   const auto whole = ends[0];
   const auto loss = watchers[0].evaluations.back().test_loss;
   const auto files = checkpoints_up_to(checkpoints.path(), whole.steps - 1);
@@ -185,10 +184,7 @@ TEST_F(SessionFiles, TrainNcfOnTheRatingsOfAFile) {
   file.training.dataset = cluster::dataset_kind::movielens;
   file.training.data_path = data.path();
   file.training.epochs = 10;
-  EXPECT_EQ(preflight(file).message, "");
-  train();
-  ASSERT_EQ(ends[0].how, ending::completed) << ends[0].reason;
-  EXPECT_EQ(ends[0].parameter_checksum, ends[1].parameter_checksum);
+  train_equally();
   EXPECT_GT(watchers[0].evaluations.back().test_accuracy, 0.5) << "each user likes every third";
   ++generation;
   train("more.csv");
