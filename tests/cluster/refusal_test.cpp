@@ -2,8 +2,8 @@
 
 #include "storage/atomic_file.hpp"
 #include "tests/cluster/trial.hpp"
+#include "tests/loopback_address.hpp"
 
-#include <arpa/inet.h>
 #include <cstdlib>
 #include <filesystem>
 #include <sys/socket.h>
@@ -21,10 +21,7 @@ using ::testing::Not;
 class listener {
 public:
   explicit listener(std::uint16_t port) : descriptor_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto address = loopback_address(port);
     EXPECT_EQ(bind(descriptor_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
     EXPECT_EQ(listen(descriptor_, 1), 0);
   }

@@ -54,7 +54,7 @@ double busy_share(milliseconds window) {
 class raw_client {
 public:
   explicit raw_client(std::uint16_t port) : descriptor_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const auto address = loopback(port);
+    const auto address = loopback_address(port);
     EXPECT_EQ(::connect(descriptor_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
     ::fcntl(descriptor_, F_SETFL, O_NONBLOCK);
   }

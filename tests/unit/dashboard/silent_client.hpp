@@ -1,8 +1,9 @@
 #pragma once
 
+#include "tests/loopback_address.hpp"
+
 #include <gtest/gtest.h>
 
-#include <arpa/inet.h>
 #include <cstdint>
 #include <string>
 #include <sys/socket.h>
@@ -10,21 +11,13 @@
 
 namespace dynamix::dashboard::testing {
 
-inline sockaddr_in loopback(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
 /// Asks, and never reads the answer.
 class silent_client {
 public:
   silent_client(std::uint16_t port, const std::string& request) : descriptor_(::socket(AF_INET, SOCK_STREAM, 0)) {
     const int little = 4096;
     ::setsockopt(descriptor_, SOL_SOCKET, SO_RCVBUF, &little, sizeof little);
-    const auto address = loopback(port);
+    const auto address = loopback_address(port);
     EXPECT_EQ(::connect(descriptor_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(::send(descriptor_, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
   }

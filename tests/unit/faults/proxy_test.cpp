@@ -2,11 +2,11 @@
 
 #include "faults/proxy.hpp"
 #include "faults/proxy_connection.hpp"
+#include "tests/loopback_address.hpp"
 #include "tests/wait_until.hpp"
 
 #include <gtest/gtest.h>
 
-#include <arpa/inet.h>
 #include <atomic>
 #include <chrono>
 #include <sys/socket.h>
@@ -21,19 +21,11 @@ using std::chrono::steady_clock;
 
 constexpr milliseconds patience{60'000};
 
-sockaddr_in loopback(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
 /// Sends back what it gets, from one thread, one connection after the other and several at once.
 class echo_server {
 public:
   echo_server() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
-    auto address = loopback(0);
+    auto address = loopback_address(0);
     socklen_t size = sizeof address;
     auto* any = reinterpret_cast<sockaddr*>(&address);
     EXPECT_EQ(::bind(listener_.get(), any, sizeof address), 0);
@@ -79,7 +71,7 @@ private:
 class client {
 public:
   explicit client(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const auto address = loopback(port);
+    const auto address = loopback_address(port);
     EXPECT_EQ(::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   }
   void say(const std::string& text) {

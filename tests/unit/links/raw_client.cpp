@@ -1,14 +1,13 @@
 #include "tests/unit/links/raw_client.hpp"
 
 #include "links/openssl_handles.hpp"
+#include "tests/loopback_address.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <arpa/inet.h>
 #include <array>
 #include <fstream>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -44,10 +43,7 @@ ssl_handle shake_hands(const raw_socket& socket, const raw_tls& client) {
 } // namespace
 
 raw_socket::raw_socket(std::uint16_t port) : number_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto address = loopback_address(port);
   EXPECT_EQ(::connect(number_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
 }
 

@@ -1,12 +1,12 @@
 #include "cluster/cluster_file.hpp"
 #include "node/launch/client_cluster.hpp"
 #include "node/launch/port_check.hpp"
+#include "tests/loopback_address.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <arpa/inet.h>
 #include <sys/socket.h>
 
 namespace dynamix::node {
@@ -16,10 +16,7 @@ namespace {
 class listener {
 public:
   explicit listener(std::uint16_t wanted = 0) : descriptor_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(wanted);
+    auto address = loopback_address(wanted);
     socklen_t size = sizeof address;
     const int again = 1; // after another test's connections there have ended
     setsockopt(descriptor_, SOL_SOCKET, SO_REUSEADDR, &again, sizeof again);

@@ -1,5 +1,7 @@
 #include "tests/unit/replication/raw_peer.hpp"
 
+#include "tests/loopback_address.hpp"
+
 #include <cerrno>
 #include <netinet/in.h>
 #include <stdexcept>
@@ -7,22 +9,11 @@
 #include <unistd.h>
 
 namespace dynamix::replication {
-namespace {
-
-sockaddr_in loopback(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  return address;
-}
-
-} // namespace
 
 raw_peer::raw_peer(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   const timeval patience{.tv_sec = 60};
   ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  const auto address = loopback(port);
+  const auto address = loopback_address(port);
   if (::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     throw std::runtime_error("cannot connect");
 }
@@ -52,7 +43,7 @@ bool raw_peer::hung_up() {
 }
 
 raw_listener::raw_listener(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  auto address = loopback(port);
+  auto address = loopback_address(port);
   socklen_t size = sizeof address;
   if (::bind(socket_, reinterpret_cast<const sockaddr*>(&address), size) != 0 || ::listen(socket_, 16) != 0 ||
       ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {

@@ -1,11 +1,10 @@
 #include "links/free_port.hpp"
 #include "swarm/clock.hpp"
 #include "swarm/process_usage.hpp"
+#include "tests/loopback_address.hpp"
 
 #include <gtest/gtest.h>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -39,10 +38,7 @@ TEST(Listening, IsSeenWithoutAConnection) {
   ASSERT_NE(port, 0);
   EXPECT_FALSE(is_listening(port));
   const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto address = loopback_address(port);
   ASSERT_EQ(bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   EXPECT_FALSE(is_listening(port));
   ASSERT_EQ(listen(descriptor, 1), 0);

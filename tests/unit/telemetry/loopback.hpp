@@ -1,10 +1,10 @@
 #pragma once
 
 #include "bpf/network.h"
+#include "tests/loopback_address.hpp"
 
 #include <gtest/gtest.h>
 
-#include <arpa/inet.h>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -18,14 +18,6 @@
 #include <vector>
 
 namespace dynamix::telemetry {
-
-inline sockaddr_in loopback_address(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  return address;
-}
 
 /// A socket at `port` of loopback, 0: any that is free, and the port that it has. Several may be bound to one as long
 /// as none listens.
