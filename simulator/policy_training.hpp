@@ -8,12 +8,15 @@
 /// on the number of threads.
 
 #include "policy/learner.hpp"
-#include "simulator/resumable_training.hpp"
+#include "simulator/policy_validation.hpp"
 #include "simulator/simulation.hpp"
+#include "simulator/training_curve.hpp"
+#include "storage/tensor_file.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace dynamix::simulator {
@@ -24,7 +27,8 @@ struct policy_training_options {
   std::uint32_t jobs = 1;          ///< threads
 };
 
-class policy_training : public resumable_training {
+/// In rounds, one update each, that can be saved and gone on with.
+class policy_training {
 public:
   /// Workers of one environment that an update learns from: every n-th, others the next time. Otherwise a cluster of
   /// 128 would outweigh sixteen of 8.
@@ -40,10 +44,20 @@ public:
                   const std::vector<std::uint8_t>& saved = {});
 
   /// One rollout of every environment, one update. Throws std::runtime_error when no environment gave a rollout.
-  const training_point& run_round() override;
-  messages::policy_version current() const override { return learner_->current(); }
-  std::size_t environments() const override { return environments_.size(); }
-  std::vector<std::uint8_t> save() const override;
+  const training_point& run_round();
+  messages::policy_version current() const { return learner_->current(); }
+  std::size_t environments() const { return environments_.size(); }
+  /// Everything that the constructor needs to go on: a tensor file's bytes.
+  std::vector<std::uint8_t> save() const;
+
+  /// Notes what a validation of `current()` said. True if no version before was better.
+  bool record(const validation_scores& scores);
+  /// The validated point with the best score; null before one.
+  const training_point* best() const;
+  std::uint64_t updates() const { return updates_; }
+  std::uint64_t windows() const { return windows_; }
+  std::uint64_t episodes() const { return episodes_; } ///< begun
+  const training_curve& curve() const { return curve_; }
 
 private:
   struct environment {
@@ -61,11 +75,18 @@ private:
   };
   void begin_episode(environment& place, const messages::policy_version& version) const;
   harvest advance(environment& place, const messages::policy_version& version) const;
+  /// Empty, or why there is nothing to go on with.
+  std::string restore_course(const storage::tensor_file& file);
 
   std::vector<scenario> scenarios_;
   policy_training_options options_;
   std::unique_ptr<policy::learner> learner_;
   std::vector<environment> environments_;
+  training_curve curve_;
+  std::uint64_t updates_ = 0;
+  std::uint64_t windows_ = 0;
+  std::uint64_t episodes_ = 0;
+  std::uint64_t episodes_before_ = 0; ///< of the training that this one goes on from: its seeds are used up
 };
 
 /// Gives every scenario the first one's policy, actions, scales, and ppo and reward sections, which one policy for all

@@ -45,26 +45,20 @@ void anneal(std::vector<simulator::scenario>& scenarios, const train_arguments& 
     file.ppo.annealing_updates = arguments.updates;
 }
 
-std::unique_ptr<simulator::resumable_training> begin_training(const train_arguments& arguments,
-                                                              const std::vector<simulator::scenario>& scenarios,
-                                                              const std::vector<std::uint8_t>& saved) {
-  const simulator::policy_training_options common{
-      .seed = arguments.seed, .environments = arguments.environments, .jobs = arguments.jobs};
-  return std::make_unique<simulator::policy_training>(scenarios, common, make_learner, saved);
-}
-
 /// One training with its files.
 class training_run {
 public:
   training_run(const train_arguments& arguments, std::vector<simulator::scenario> scenarios, training_files files,
                training_origin origin, const std::vector<std::uint8_t>& saved)
       : arguments_(arguments), files_(std::move(files)), origin_(std::move(origin)),
-        training_(begin_training(arguments, scenarios, saved)), validation_(std::move(scenarios), arguments.jobs) {}
+        training_(scenarios, {.seed = arguments.seed, .environments = arguments.environments, .jobs = arguments.jobs},
+                  make_learner, saved),
+        validation_(std::move(scenarios), arguments.jobs) {}
 
   /// To the end, or until somebody stops it.
   void run(live_output& live, const std::stop_token& stop);
-  bool complete() const { return training_->updates() >= arguments_.updates; }
-  const simulator::resumable_training& training() const { return *training_; }
+  bool complete() const { return training_.updates() >= arguments_.updates; }
+  const simulator::policy_training& training() const { return training_; }
   const std::optional<simulator::validation_scores>& best() const { return best_; }
 
 private:
@@ -75,37 +69,37 @@ private:
   const train_arguments& arguments_;
   training_files files_;
   training_origin origin_;
-  std::unique_ptr<simulator::resumable_training> training_;
+  simulator::policy_training training_;
   simulator::policy_validation validation_;
   std::optional<simulator::validation_scores> best_;
 };
 
 void training_run::validate(live_output& live) {
-  const auto version = training_->current();
+  const auto version = training_.current();
   const auto scores = validation_.score(version.parameters);
-  const bool better = training_->record(scores);
+  const bool better = training_.record(scores);
   if (better) {
     best_ = scores;
     require_written(files_.write_policy(version.parameters, origin_));
   }
-  live.print(fmt::format("update {}: {} of goodput's speed, {} of static's{}", training_->updates(),
+  live.print(fmt::format("update {}: {} of goodput's speed, {} of static's{}", training_.updates(),
                          fixed(scores.against_goodput, 3), fixed(scores.against_static, 3),
                          better ? ", the best so far" : ""));
 }
 
 void training_run::checkpoint() const {
-  require_written(files_.write_training(training_->save(), origin_));
-  require_written(files_.write_report(origin_, training_->curve(), best_));
+  require_written(files_.write_training(training_.save(), origin_));
+  require_written(files_.write_report(origin_, training_.curve(), best_));
 }
 
 training_pace training_run::pace(double seconds, double round_seconds, std::uint64_t updates,
                                  std::uint64_t windows) const {
-  training_pace pace{.update = training_->updates(), .updates = arguments_.updates, .windows = training_->windows()};
+  training_pace pace{.update = training_.updates(), .updates = arguments_.updates, .windows = training_.windows()};
   if (round_seconds > 0)
     pace.windows_per_second = static_cast<double>(windows) / round_seconds;
   if (updates > 0)
     pace.seconds_left =
-        seconds / static_cast<double>(updates) * static_cast<double>(arguments_.updates - training_->updates());
+        seconds / static_cast<double>(updates) * static_cast<double>(arguments_.updates - training_.updates());
   return pace;
 }
 
@@ -114,10 +108,10 @@ void training_run::run(live_output& live, const std::stop_token& stop) {
   const auto since = [](clock::time_point start) {
     return std::chrono::duration<double>(clock::now() - start).count();
   };
-  const std::uint64_t updates_before = training_->updates();
-  const std::uint64_t windows_before = training_->windows();
+  const std::uint64_t updates_before = training_.updates();
+  const std::uint64_t windows_before = training_.windows();
   double round_seconds = 0;
-  if (training_->best() == nullptr) {
+  if (training_.best() == nullptr) {
     validate(live);
   } else if (std::vector<std::uint8_t> kept; files_.read_policy(kept).empty()) {
     best_ = validation_.score(kept); // for the page: the checkpoint holds their mean only
@@ -125,15 +119,15 @@ void training_run::run(live_output& live, const std::stop_token& stop) {
   const auto start = clock::now();
   while (!complete() && !stop.stop_requested()) {
     const auto round_start = clock::now();
-    training_->run_round();
+    training_.run_round();
     round_seconds += since(round_start);
-    if (training_->updates() % arguments_.evaluate_every == 0 || complete()) {
+    if (training_.updates() % arguments_.evaluate_every == 0 || complete()) {
       validate(live);
       checkpoint();
     }
     live.progress(training_line(
-        pace(since(start), round_seconds, training_->updates() - updates_before, training_->windows() - windows_before),
-        training_->curve()));
+        pace(since(start), round_seconds, training_.updates() - updates_before, training_.windows() - windows_before),
+        training_.curve()));
   }
   if (!complete())
     checkpoint();
@@ -199,8 +193,7 @@ int train_policy(const train_arguments& arguments, command_context& context) {
   if (const int code = load_scenarios(arguments.scenarios, changes, scenarios, context.err); code != exit_done)
     return code;
   if (!cluster::has_parameters(scenarios.front().file.arbitrator.policy))
-    return refuse(context.err,
-                  "--policy: " + arguments.policy + " learns nothing; choose ppo, ppo-add or ppo-simple");
+    return refuse(context.err, "--policy: " + arguments.policy + " learns nothing; choose ppo, ppo-add or ppo-simple");
   anneal(scenarios, arguments);
   simulator::align(scenarios);
 
