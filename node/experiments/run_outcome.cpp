@@ -57,53 +57,48 @@ run_series to_series(const json& object) {
   return series;
 }
 
+/// Those that are written as they are.
+template <class Outcome, class Visit>
+void for_each_field(Outcome& of, const Visit& visit) {
+  visit("policy", of.policy);
+  visit("static_batch", of.static_batch);
+  visit("seed", of.seed);
+  visit("failure", of.failure);
+  visit("seconds", of.seconds);
+  visit("seconds_to_target", of.seconds_to_target);
+  visit("final_accuracy", of.final_accuracy);
+  visit("samples", of.samples);
+  visit("windows", of.windows);
+  visit("decisions", of.decisions);
+  visit("changes", of.changes);
+  visit("interventions", of.interventions);
+  visit("reward", of.reward);
+  visit("episode_rewards", of.episode_rewards);
+  visit("compute_seconds", of.compute_seconds);
+  visit("exchange_seconds", of.exchange_seconds);
+  visit("data_seconds", of.data_seconds);
+}
+
 } // namespace
 
 std::string to_json(const run_outcome& outcome) {
-  const json object = {{"fingerprint", fmt::format("{:x}", outcome.fingerprint)},
-                       {"policy", outcome.policy},
-                       {"static_batch", outcome.static_batch},
-                       {"seed", outcome.seed},
-                       {"failure", outcome.failure},
-                       {"seconds", outcome.seconds},
-                       {"seconds_to_target", outcome.seconds_to_target},
-                       {"final_accuracy", outcome.final_accuracy},
-                       {"samples", outcome.samples},
-                       {"windows", outcome.windows},
-                       {"decisions", outcome.decisions},
-                       {"changes", outcome.changes},
-                       {"interventions", outcome.interventions},
-                       {"reward", outcome.reward},
-                       {"episode_rewards", outcome.episode_rewards},
-                       {"compute_seconds", outcome.compute_seconds},
-                       {"exchange_seconds", outcome.exchange_seconds},
-                       {"data_seconds", outcome.data_seconds},
-                       {"series", to_object(outcome.series)}};
+  json object = {{"fingerprint", fmt::format("{:x}", outcome.fingerprint)}};
+  for_each_field(outcome, [&](const char* name, const auto& field) { object[name] = field; });
+  object["series"] = to_object(outcome.series);
   return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 std::optional<run_outcome> parse_outcome(const std::string& text) {
   try {
     const auto object = json::parse(text);
-    return run_outcome{.fingerprint = std::stoull(object.at("fingerprint").get<std::string>(), nullptr, 16),
-                       .policy = object.at("policy").get<std::string>(),
-                       .static_batch = object.at("static_batch").get<std::uint32_t>(),
-                       .seed = object.at("seed").get<std::uint64_t>(),
-                       .failure = object.at("failure").get<std::string>(),
-                       .seconds = object.at("seconds").get<double>(),
-                       .seconds_to_target = object.at("seconds_to_target").get<double>(),
-                       .final_accuracy = object.at("final_accuracy").get<double>(),
-                       .samples = object.at("samples").get<std::uint64_t>(),
-                       .windows = object.at("windows").get<std::uint64_t>(),
-                       .decisions = object.at("decisions").get<std::uint64_t>(),
-                       .changes = object.at("changes").get<std::uint64_t>(),
-                       .interventions = object.at("interventions").get<std::uint64_t>(),
-                       .reward = object.value("reward", 0.0), // older programs wrote neither
-                       .episode_rewards = object.value("episode_rewards", std::vector<double>()),
-                       .compute_seconds = object.at("compute_seconds").get<double>(),
-                       .exchange_seconds = object.at("exchange_seconds").get<double>(),
-                       .data_seconds = object.at("data_seconds").get<double>(),
-                       .series = to_series(object.at("series"))};
+    run_outcome outcome{.fingerprint = std::stoull(object.at("fingerprint").get<std::string>(), nullptr, 16)};
+    for_each_field(outcome, [&](const std::string& name, auto& field) {
+      const bool may_lack = name == "reward" || name == "episode_rewards"; // older programs wrote neither
+      if (!may_lack || object.contains(name))
+        object.at(name).get_to(field);
+    });
+    outcome.series = to_series(object.at("series"));
+    return outcome;
   } catch (const json::exception&) {
     return std::nullopt;
   } catch (const std::logic_error&) { // a fingerprint that is not a number
