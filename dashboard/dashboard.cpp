@@ -6,6 +6,7 @@
 
 #include <ctime>
 #include <fmt/core.h>
+#include <optional>
 
 namespace dynamix::dashboard {
 
@@ -37,6 +38,16 @@ std::string find_keys(const cluster::cluster_file& file, const std::string& host
   return links::read_server_keys(options.certificate_file, options.key_file, std::time(nullptr), ignored);
 }
 
+/// Where the file has a page.
+std::optional<server_options> wanted_by(const cluster::cluster_file& file) {
+  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
+  if (!listen)
+    return std::nullopt;
+  server_options options;
+  options.listen = *listen;
+  return options;
+}
+
 refusal find_options(const cluster::cluster_file& file, const std::string& host, server_options& options) {
   if (auto reason = find_token(file, options.listen, options.token); !reason.empty())
     return {"dashboard.token_file", std::move(reason)};
@@ -46,36 +57,24 @@ refusal find_options(const cluster::cluster_file& file, const std::string& host,
 } // namespace
 
 refusal refuse_access(const cluster::cluster_file& file, const std::string& host) {
-  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
-  server_options options;
-  if (!listen)
-    return {};
-  options.listen = *listen;
-  return find_options(file, host, options);
+  auto options = wanted_by(file);
+  return options ? find_options(file, host, *options) : refusal{};
 }
 
 running_dashboard start(const cluster::cluster_file& file, const std::string& host, const std::string& ledger,
                         feed::find_notices notices) {
-  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
-  server_options options;
-  if (!listen)
-    return {};
-  options.listen = *listen;
-  if (find_options(file, host, options))
+  auto options = wanted_by(file);
+  if (!options || find_options(file, host, *options))
     return {};
   auto from = std::make_shared<feed>(file, ledger, feed_limits{}, std::move(notices));
-  return {.from = from, .http = std::make_shared<server>(from, std::move(options))};
+  return {.from = from, .http = std::make_shared<server>(from, std::move(*options))};
 }
 
 std::shared_ptr<server> start_runs(const cluster::cluster_file& file, const std::string& directory) {
-  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
-  server_options options;
-  if (!listen)
+  auto options = wanted_by(file);
+  if (!options || find_options(file, "", *options))
     return nullptr;
-  options.listen = *listen;
-  if (find_options(file, "", options))
-    return nullptr;
-  return std::make_shared<server>(std::make_shared<run_library>(directory), std::move(options));
+  return std::make_shared<server>(std::make_shared<run_library>(directory), std::move(*options));
 }
 
 std::string url_of(const cluster::cluster_file& file) {

@@ -67,52 +67,33 @@ public:
   }
   void span(int process, int thread, const std::string& category, const std::string& name, double begin, double end,
             json arguments = json::object()) {
-    add({{"ph", "X"},
-         {"cat", category},
-         {"name", name},
-         {"pid", process},
-         {"tid", thread},
-         {"ts", micros(begin)},
-         {"dur", std::max(0.0, micros(end) - micros(begin))},
-         {"args", std::move(arguments)}});
+    add_event("X", process, thread, name, micros(begin), std::move(arguments),
+              {{"cat", category}, {"dur", std::max(0.0, micros(end) - micros(begin))}});
   }
   /// Spans that may overlap on one lane.
   void overlapping(int process, int thread, const std::string& category, const std::string& name, double begin,
                    double end, json arguments) {
-    const auto id = std::to_string(++id_);
-    add({{"ph", "b"},
-         {"cat", category},
-         {"id", id},
-         {"name", name},
-         {"pid", process},
-         {"tid", thread},
-         {"ts", micros(begin)},
-         {"args", std::move(arguments)}});
-    add({{"ph", "e"},
-         {"cat", category},
-         {"id", id},
-         {"name", name},
-         {"pid", process},
-         {"tid", thread},
-         {"ts", std::max(micros(begin), micros(end))},
-         {"args", json::object()}});
+    const json of = {{"cat", category}, {"id", std::to_string(++id_)}};
+    add_event("b", process, thread, name, micros(begin), std::move(arguments), of);
+    add_event("e", process, thread, name, std::max(micros(begin), micros(end)), json::object(), of);
   }
   void instant(int process, int thread, const std::string& name, double at, json arguments = json::object()) {
-    add({{"ph", "i"},
-         {"s", "g"},
-         {"cat", "event"},
-         {"name", name},
-         {"pid", process},
-         {"tid", thread},
-         {"ts", micros(at)},
-         {"args", std::move(arguments)}});
+    add_event("i", process, thread, name, micros(at), std::move(arguments), {{"cat", "event"}, {"s", "g"}});
   }
   void counter(int process, const std::string& name, double at, json values) {
-    add({{"ph", "C"}, {"name", name}, {"pid", process}, {"tid", 0}, {"ts", micros(at)}, {"args", std::move(values)}});
+    add_event("C", process, 0, name, micros(at), std::move(values), json::object());
   }
   void finish(const json& other) { out_ << "\n],\"otherData\":" << lines_of(other) << "}\n"; }
 
 private:
+  void add_event(const char* phase, int process, int thread, const std::string& name, double at_micros, json arguments,
+                 const json& more) {
+    json event = {{"ph", phase},   {"name", name},    {"pid", process},
+                  {"tid", thread}, {"ts", at_micros}, {"args", std::move(arguments)}};
+    event.update(more);
+    add(event);
+  }
+
   std::ostream& out_;
   double base_seconds_;
   std::uint64_t bytes_max_;
