@@ -239,29 +239,6 @@ TEST(Run, ForeignNamesAndManyEventsStayWithinLimits) {
   EXPECT_LE(run.events().back().text.size(), text_bytes_kept + 3);
 }
 
-TEST(Warnings, NameTheFailureSignatures) {
-  run run(small_cluster());
-  run.add(start_row());
-  for (std::uint64_t i = 1; i <= 200; ++i) {
-    auto row = window_row(i);
-    auto& window = std::get<ledger::window>(row.entry);
-    window.workers[0].report.batch = 8;
-    window.workers[0].report.telemetry_seconds = 0.05;
-    window.workers[1].stale = i % 4 == 0;
-    window.workers[1].intervention = i % 2 == 0 ? "slower than goodput" : "";
-    for (auto& worker : window.workers)
-      worker.reward.total = i < 120 ? -0.1 : -1.5;
-    run.add(row);
-  }
-  const auto found = find_warnings(run);
-  EXPECT_THAT(found, Contains(HasSubstr("the batch size of w0 is stuck at batch.lowest, 8")));
-  EXPECT_THAT(found, Contains(HasSubstr("telemetry costs")));
-  EXPECT_THAT(found, Contains(HasSubstr("came too late for their window, most of them from w1")));
-  EXPECT_THAT(found, Contains(HasSubstr("the guard overrode")));
-  EXPECT_THAT(found, Contains(HasSubstr("the reward collapsed")));
-  EXPECT_EQ(find_warnings(begun(200)).size(), 0U);
-}
-
 class OpenRun : public ::testing::Test {
 protected:
   OpenRun() { run_.add(start_row()); }

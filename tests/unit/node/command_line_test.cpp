@@ -26,7 +26,6 @@ namespace {
 
 using namespace testing;
 using ::testing::AnyOf;
-using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -416,12 +415,6 @@ TEST_F(CommandLine, ExplainAndReportReadARun) {
   EXPECT_THAT(reported.out, HasSubstr("\n  outcome "));
   EXPECT_EQ(nlohmann::json::parse(ask({"report", "--run", run.path(), "--json"}).out).size(), 2U);
   EXPECT_EQ(ask({"report", "--run", "/nonexistent"}).code, exit_refused);
-}
-
-TEST_F(CommandLine, ListsExperimentsWithWhatIsKnownOfTheirTime) {
-  const auto listed = ask({"experiment"}).out;
-  EXPECT_THAT(listed, ContainsRegex("\npaper-actions +unknown  "));
-  EXPECT_THAT(listed, ContainsRegex("\nlearning +[0-9]+ min  "));
 }
 
 TEST_F(CommandLine, DoctorSaysWhatThereIs) {

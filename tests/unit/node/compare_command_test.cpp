@@ -257,6 +257,7 @@ TEST(ExperimentCommand, ListsWhatComesWithTheProgramAndSuggestsNames) {
   const auto list = ask({"experiment"});
   EXPECT_EQ(list.code, exit_done) << list.err;
   EXPECT_THAT(list.out, ContainsRegex("vgg11-sgd +16 min  VGG11 with SGD"));
+  EXPECT_THAT(list.out, ContainsRegex("\npaper-actions +unknown  "));
   const auto wrong = ask({"experiment", "vgg11-sdg"});
   EXPECT_EQ(wrong.code, exit_refused);
   EXPECT_THAT(wrong.err, HasSubstr("did you mean \"vgg11-sgd\"?"));

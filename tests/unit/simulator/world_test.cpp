@@ -98,15 +98,6 @@ TEST(World, OverlapsComputingAndExchange) {
   EXPECT_NEAR(cluster.now_seconds(), std::hypot(computing_seconds(64), 0.1 * 1.048576), 1e-12);
 }
 
-TEST(World, ExchangesOverTheSlowestHostSOwnLink) {
-  auto what = quiet_scenario(2);
-  what.workload.gradient_mib = 1;
-  worker(what, 1).bandwidth_mbit = 80; // 1e7 bytes per second
-  world cluster(what, 1);
-  cluster.run_window(batches{64, 64}, {});
-  EXPECT_NEAR(cluster.now_seconds(), computing_seconds(64) + 0.1048576, 1e-12);
-}
-
 TEST(World, SlowsHostsDownAsTheFileSays) {
   auto what = quiet_scenario(2);
   worker(what, 1).emulate = {{.at_seconds = 0, .compute_slowdown = 3}, {.at_seconds = 0.2, .compute_slowdown = 1.5}};
