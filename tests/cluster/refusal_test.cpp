@@ -112,22 +112,6 @@ TEST_F(Refusal, OfAnUnreadableDataSet) {
   EXPECT_THAT(ended.output, HasSubstr(message));
 }
 
-TEST_F(Refusal, OfAModelTooLargeForTheImages) {
-  write_file({.training = "model = \"vgg11\"\n"});
-  expect_refusal_by_local("vgg11.*28x28");
-}
-
-TEST_F(Refusal, OfAnAddressBeyondLoopback) {
-  write_file_beyond_loopback();
-  expect_refusal_by_local("host \"w1\" cannot listen at 203\\.0\\.113\\.1.*not an address of this machine", 1);
-  const auto ended = start_host("w1").wait();
-  EXPECT_EQ(ended.code, 2) << ended.output;
-  EXPECT_THAT(ended.output, HasSubstr("--insecure"));
-  const auto checked = end_of({"check", "--cluster", file()});
-  EXPECT_EQ(checked.code, 0) << "the file itself is right";
-  EXPECT_THAT(checked.output, ContainsRegex("warning: .*203\\.0\\.113\\.1.*--insecure"));
-}
-
 TEST_F(Refusal, OfAnAddressBeyondLoopbackYieldsToTheFlag) {
   write_file_beyond_loopback();
   const auto ended = start({"run", "--cluster", file(), "--name", "w1", "--out", run().path(), "--insecure"}).wait();
