@@ -121,40 +121,11 @@ int remove_abandoned_below(const std::string& directory) {
   return removed;
 }
 
-class entered_cgroup final : public own_cgroup {
-public:
-  entered_cgroup(std::string path, std::string parent, bool made, int descriptor)
-      : path_(std::move(path)), parent_(std::move(parent)), made_(made), descriptor_(descriptor) {}
-  entered_cgroup(const entered_cgroup&) = delete;
-  entered_cgroup& operator=(const entered_cgroup&) = delete;
-  ~entered_cgroup() override {
-    ::close(descriptor_);
-    if (made_ && (parent_.empty() || move_process(parent_)))
-      remove();
-  }
-
-  int descriptor() const override { return descriptor_; }
-  const std::string& path() const override { return path_; }
-
-private:
-  /// A thread that has just ended cannot be moved, and stays a little longer.
-  void remove() const {
-    constexpr int tries = 100;
-    for (int i = 0; i < tries && ::rmdir(path_.c_str()) != 0 && errno == EBUSY; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-
-  std::string path_;
-  std::string parent_; ///< that the process came from; empty: it has not moved
-  bool made_;
-  int descriptor_;
-};
-
 std::unique_ptr<own_cgroup> open_group(const std::string& path, const std::string& parent, bool made,
                                        std::string& problem) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor >= 0)
-    return std::make_unique<entered_cgroup>(path, parent, made, descriptor);
+    return std::make_unique<own_cgroup>(path, parent, made, descriptor);
   problem = error_text("cannot open " + path);
   return nullptr;
 }
@@ -187,6 +158,15 @@ bool alone_in(const std::string& group) {
 }
 
 } // namespace
+
+own_cgroup::~own_cgroup() {
+  ::close(descriptor_);
+  if (!made_ || (!parent_.empty() && !move_process(parent_)))
+    return;
+  constexpr int tries = 100; // a thread that has just ended cannot be moved, and stays a little longer
+  for (int i = 0; i < tries && ::rmdir(path_.c_str()) != 0 && errno == EBUSY; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
 
 cgroup_places find_cgroups(const std::string& cgroup_text, const std::string& mountinfo_text) {
   const auto mounts = cgroup_mounts(mountinfo_text);

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace dynamix::telemetry {
 
@@ -28,10 +29,20 @@ cgroup_places find_cgroups_of(int process);
 /// The cgroup whose traffic is this process's alone.
 class own_cgroup {
 public:
-  virtual ~own_cgroup() = default;
-  /// A descriptor of its directory.
-  virtual int descriptor() const = 0;
-  virtual const std::string& path() const = 0;
+  own_cgroup(std::string path, std::string parent, bool made, int descriptor)
+      : path_(std::move(path)), parent_(std::move(parent)), made_(made), descriptor_(descriptor) {}
+  own_cgroup(const own_cgroup&) = delete;
+  own_cgroup& operator=(const own_cgroup&) = delete;
+  ~own_cgroup();
+
+  int descriptor() const { return descriptor_; } ///< of its directory
+  const std::string& path() const { return path_; }
+
+private:
+  const std::string path_;
+  const std::string parent_; ///< that the process came from; empty: it has not moved
+  const bool made_;
+  const int descriptor_;
 };
 
 /// A new group of version 2 below the present one, named after the process, with the process in it; or the present one,
