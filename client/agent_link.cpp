@@ -10,6 +10,8 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <system_error>
@@ -25,10 +27,6 @@ constexpr std::size_t waiting_bytes_max = 1U << 20;
 constexpr std::size_t chunk_bytes = 1U << 16;
 constexpr int chunks_max = 16; ///< taken in one call
 constexpr std::size_t count_bytes = 4;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::string error_text(int number) {
   return std::error_code(number, std::generic_category()).message();
@@ -103,6 +101,7 @@ std::string agent_link::connect() {
   waiting_.clear();
   refusal_.clear();
   ended_.clear();
+  silence_ = {};
   send(hello_);
   return {};
 }
@@ -228,12 +227,19 @@ void agent_link::drop(const std::string& why) {
                 : fmt::format("the agent at {} does not take this process: {}", path_, why);
   told_ = why;
   state_ = state::down;
-  retry_seconds_ = now() + retry_interval_seconds;
+  retry_seconds_ = pumped_seconds_ + retry_interval_seconds;
   received_.clear();
   waiting_.clear();
 }
 
+std::size_t agent_link::unread() const {
+  int count = 0; // with what the kernel needs for it; none where it does not tell
+  ::ioctl(socket_, SIOCOUTQ, &count);
+  return waiting_.size() + static_cast<std::size_t>(std::max(0, count));
+}
+
 void agent_link::pump(double now_seconds, const receiver& receive) {
+  pumped_seconds_ = now_seconds;
   if (socket_ < 0) {
     if (now_seconds < retry_seconds_)
       return;
@@ -244,6 +250,8 @@ void agent_link::pump(double now_seconds, const receiver& receive) {
   if (!waiting_.empty())
     flush();
   take_all(receive);
+  if (connected() && silence_.look(now_seconds, unread()))
+    drop(fmt::format("it has taken nothing for {} s", silence_watch::patience_seconds));
 }
 
 void agent_link::take_all(const receiver& receive) {

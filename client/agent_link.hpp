@@ -1,5 +1,6 @@
 #pragma once
 
+#include "client/silence_watch.hpp"
 #include "messages/codec.hpp"
 
 #include <cstdint>
@@ -14,7 +15,8 @@ namespace dynamix::client {
 inline constexpr std::size_t agent_frame_words_max = 8192;
 
 /// The connection to the agent of this host over its Unix socket. No call but `open` and `close` waits for anything. An
-/// agent that is lost is looked for once a second.
+/// agent that is lost is looked for once a second. One that hangs counts as lost: it is connected to anew, and answers
+/// when it goes on.
 class agent_link {
 public:
   /// What the agent has sent. A welcome comes first, and again behind each loss.
@@ -47,6 +49,8 @@ private:
   bool flush();
   /// False: nothing more has come.
   bool fill();
+  /// Of what was sent, in about as many bytes.
+  std::size_t unread() const;
   void take_all(const receiver& receive);
   void take_frames(const receiver& receive);
   void take(messages::any_message& what, const receiver& receive);
@@ -55,7 +59,9 @@ private:
   messages::client_hello hello_;
   state state_ = state::down;
   int socket_ = -1;
+  double pumped_seconds_ = 0;
   double retry_seconds_ = 0;
+  silence_watch silence_; ///< of the agent that has welcomed
   std::vector<std::uint8_t> received_;
   std::vector<std::uint8_t> waiting_; ///< to be sent
   std::string ended_;                 ///< why nothing more comes

@@ -131,6 +131,10 @@ void run::take(const messages::client_welcome& welcome) {
   }
 }
 
+messages::heartbeat run::sign_of_life() const {
+  return {.rank = welcome_.rank, .incarnation = hello_.incarnation, .generation = generation_, .steps = steps_->step()};
+}
+
 void run::send_heartbeat() {
   if (!link_ || !link_->connected() || !steps_)
     return;
@@ -138,8 +142,7 @@ void run::send_heartbeat() {
   if (heartbeat_seconds_ && now - *heartbeat_seconds_ < heartbeat_interval_seconds)
     return;
   heartbeat_seconds_ = now;
-  link_->send(messages::heartbeat{
-      .rank = welcome_.rank, .incarnation = hello_.incarnation, .generation = generation_, .steps = steps_->step()});
+  link_->send(sign_of_life());
 }
 
 // Beginning.
@@ -449,7 +452,7 @@ void run::close_window(bool final) {
   const auto& planned = last_batches();
   auto rate = steps_->last_rate();
   rate.learning_rate = learning_rate_;
-  if (link_)
+  if (link_ && link_->connected()) // nobody gathers what is told before a welcome
     link_->send(messages::window_report{.host = welcome_.host,
                                         .rank = welcome_.rank,
                                         .generation = std::max<std::uint64_t>(1, generation_),
@@ -547,6 +550,8 @@ std::string run::finish(bool succeeded, const std::string& reason) {
     farewell.samples = steps_->samples_done();
     farewell.epochs = steps_->next_position().epoch;
   }
+  if (steps_ && !link_->connected()) // one that hangs may read this yet, and takes the end of those who train alone
+    link_->send(sign_of_life());
   link_->send(farewell);
   link_->close(farewell_timeout_ms);
   return {};

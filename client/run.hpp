@@ -72,6 +72,7 @@ private:
   void pump();
   void receive(messages::any_message& what);
   void take(const messages::client_welcome& welcome);
+  messages::heartbeat sign_of_life() const;
   void send_heartbeat();
   void tell_group();
   std::vector<std::uint32_t> without_agent() const;

@@ -98,6 +98,12 @@ void client_slot::received(connection_number number, const messages::client_hell
                   fmt::format("this training has {} processes, and the cluster file has {} workers; start as many "
                               "processes, or give the agents a cluster file with as many workers",
                               said.members, welcome.workers));
+  // It took this agent for one that hangs, and what it had sent before is still being read.
+  if (served_ != 0 && connections_.at(served_).incarnation == said.incarnation) {
+    const auto before = served_;
+    vacate("it has connected anew");
+    end(before);
+  }
   if (served_ != 0)
     return refuse(
         number, client_verdict::slot_taken,
@@ -108,6 +114,7 @@ void client_slot::received(connection_number number, const messages::client_hell
   served_ = number;
   ready_ = false;
   steps_ = 0;
+  one->incarnation = said.incarnation;
   one->members = one->present = said.members;
   auto answer = welcome;
   answer.verdict = client_verdict::accepted;

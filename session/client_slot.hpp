@@ -89,7 +89,8 @@ struct client_slot_options {
 ///
 ///     vacant --hello--> welcomed --first heartbeat--> ready --farewell of a good end--> closed
 ///       ^                  |                            |
-///       +------------------+----------------------------+   its connection or its process has ended
+///       +------------------+----------------------------+   its connection or its process has ended, or it has
+///                                                           connected anew
 ///
 /// Generations are the arbitrator's and the worker's affair. A client keeps the process group that its user gave it:
 /// a generation that ends or regroups costs it no step, it only takes the next one's decisions. An elastic group may
@@ -133,9 +134,10 @@ private:
   struct connection {
     client_peer peer;
     double since_seconds = 0;
-    std::uint32_t messages = 0; ///< in the present second
-    std::uint32_t members = 0;  ///< of its group, as its first hello says: no later one says more
-    std::uint32_t present = 0;  ///< of these, as its newest hello says
+    std::uint64_t incarnation = 0; ///< of its process
+    std::uint32_t messages = 0;    ///< in the present second
+    std::uint32_t members = 0;     ///< of its group, as its first hello says: no later one says more
+    std::uint32_t present = 0;     ///< of these, as its newest hello says
     bool said_hello = false;
     bool closing = false;
   };

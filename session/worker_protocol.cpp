@@ -398,6 +398,9 @@ void worker_protocol::interrupt(const std::string& reason) {
 void worker_protocol::on(events::generation_left& what) {
   if (!joined() || phase_ == phase::ended || (what.goes_on && phase_ != phase::training))
     return;
+  // A trainer that was lost and has ended meanwhile has left its generation twice, of which the end alone is told.
+  if (farewell_step_ != farewell_step::none)
+    return;
   watch_.left();
   attempted_steps_ = what.attempted_steps;
   account_ = std::move(what.account);

@@ -47,6 +47,7 @@ def train_beside(rank, world, sockets, end):
     """Slowly in its second half until the file `end` is there. This rank's samples by epoch, its decisions, and what it was told."""
     told = io.StringIO()
     logging.getLogger("dynamix").addHandler(logging.StreamHandler(told))
+    logging.getLogger("dynamix").setLevel(logging.INFO)
     model = torch.nn.Linear(8, 1)
     run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.001), agent=sockets[rank], rule="linear")
     loader = run.loader(torch.utils.data.TensorDataset(torch.arange(SAMPLES), torch.randn(SAMPLES, 8)), batch_size=8)
@@ -55,7 +56,7 @@ def train_beside(rank, world, sockets, end):
     for epoch in range(EPOCHS):
         for batch in loader:
             taken[epoch] += batch[0].tolist()[:run.counted]
-            time.sleep(0.5 if epoch >= EPOCHS // 2 and not os.path.exists(end) else 0.02)
+            time.sleep(0.3 if epoch >= EPOCHS // 2 and not os.path.exists(end) else 0.02)
             train_on(batch)
     decisions = run.status.decisions
     run.close()
@@ -71,6 +72,18 @@ def windows(hub):
 def decided(hub, members):
     """The generations of the windows in which so many workers were decided on."""
     return [row["generation"] for row in windows(hub) if row["decided"] and len(row["workers"]) == members]
+
+
+def since(hub, members, before):
+    """Such windows of generations behind all those in which so many workers as `before` were decided on: a window that is open when a
+    worker is lost is closed without it."""
+    newest = max(decided(hub, before))
+    return [row for row in windows(hub) if row["decided"] and len(row["workers"]) == members and row["generation"] > newest]
+
+
+def applied(rows):
+    """How many decisions were in force in these windows."""
+    return len({tuple(worker["report"]["decision"].values()) for row in rows for worker in row["workers"]})
 
 
 def journal_steps(folder, rank, life):
@@ -124,7 +137,7 @@ class Slots(unittest.TestCase):
             else:
                 self.assertEqual((mine, siblings), (cpus, cpus))
 
-    def check_decisions_without(self, lost, with_member=True, **settings):
+    def check_decisions_without(self, lost, with_member=True, by=signal.SIGKILL, **settings):
         """Of an elastic run of three hosts: its members form their group without that of the lost one, or know that it has no agent
         any more, and tell their agents. An agent comes back."""
         with agents.shared_hosts(3, 1, batch__initial=8, batch__lowest=2, batch__highest=32, arbitrator__window_steps=5,
@@ -137,15 +150,17 @@ class Slots(unittest.TestCase):
                 for member in members:
                     member.start()
                 self.wait_until(lambda: decided(hosts[0], 3), hosts)
-                hosts[1 + lost].process.kill()
+                hosts[1 + lost].process.send_signal(by)
                 if with_member:
                     members[lost].kill()
-                self.wait_until(lambda: len(decided(hosts[0], 2)) >= 3, hosts)
-                self.assertGreater(min(decided(hosts[0], 2)), max(decided(hosts[0], 3)))
-                if not with_member:
+                self.wait_until(lambda: len(since(hosts[0], 2, 3)) >= 3, hosts)
+                if by == signal.SIGSTOP:
+                    hosts[1 + lost].process.send_signal(signal.SIGCONT)
+                elif not with_member:
                     hosts[1 + lost].process.wait()
                     hosts[1 + lost] = agents.Host(os.path.dirname(hosts[0].run), hosts[1 + lost].name)
-                    self.wait_until(lambda: max(decided(hosts[0], 3)) > max(decided(hosts[0], 2)), hosts)
+                if not with_member:
+                    self.wait_until(lambda: since(hosts[0], 3, 2), hosts)
                 pathlib.Path(folder, "end").touch()
                 left = [member for rank, member in enumerate(members) if rank != lost or not with_member]
                 for member in left:
@@ -161,6 +176,48 @@ class Slots(unittest.TestCase):
     def test_go_on_by_decisions_without_an_agent_that_is_killed_while_its_script_lives_on(self):
         self.check_decisions_without(2, False)
 
+    def test_go_on_by_decisions_while_an_agent_hangs_and_its_script_trains_on(self):
+        self.check_decisions_without(2, False, signal.SIGSTOP)
+
+    def check_while_an_agent_hangs(self, awake):
+        """A fixed group of three hosts, one agent of which is stopped amid training, and goes on where `awake(hosts)` says so. What
+        its members come to, and told."""
+        with agents.shared_hosts(3, 1, batch__initial=8, batch__lowest=2, batch__highest=32, arbitrator__window_steps=5,
+                                 arbitrator__policy='"lb-bsp"') as hosts, tempfile.TemporaryDirectory() as folder:
+            end = pathlib.Path(folder, "end")
+            with ranks.Group(train_beside, 3, [host.socket(0) for host in hosts[1:]], str(end)) as group:
+                self.wait_until(lambda: decided(hosts[0], 3), hosts)
+                hosts[2].process.send_signal(signal.SIGSTOP)
+                began = time.monotonic()
+                self.wait_until(lambda: applied(since(hosts[0], 2, 3)) >= 2, hosts)
+                print(f"decisions for the others were in force {time.monotonic() - began:.1f} s behind the stop")
+                if awake(hosts):
+                    hosts[2].process.send_signal(signal.SIGCONT)
+                    self.wait_until(lambda: applied(since(hosts[0], 3, 2)) >= 2, hosts)
+                end.touch()
+                results = [group.result(rank) for rank in range(3)]
+            hosts[2].process.send_signal(signal.SIGCONT)
+            self.assertEqual([good for good, _ in results], [True] * 3, results)
+            for epoch in range(EPOCHS):
+                counts = collections.Counter(number for _, (taken, *_) in results for number in taken[epoch])
+                self.assertEqual(counts, collections.Counter(range(SAMPLES)))
+            for host in hosts:
+                self.assertEqual(host.process.wait(60), 0, host.said())
+            told = [told for _, (_, _, told) in results]
+            self.assertIn("it has taken nothing for 5 s; training goes on", told[1])
+            self.assertIn("the agent of member 1 is gone: decisions are for the other members alone", told[0])
+            self.assertNotIn("another process trains for this worker", told[1])
+            return hosts[2].said(), told
+
+    def test_decide_for_the_others_of_a_fixed_group_while_an_agent_hangs_and_for_all_once_it_goes_on(self):
+        _, told = self.check_while_an_agent_hangs(lambda hosts: True)
+        self.assertIn("all members have their agents again", told[0])
+
+    def test_end_beside_an_agent_that_hangs_and_hears_of_the_end_once_it_goes_on(self):
+        said, _ = self.check_while_an_agent_hangs(lambda hosts: False)
+        self.assertEqual(said.count("training_ended succeeded=true"), 1, said)
+        self.assertIn('host_ended reason="completed"', said)
+
     def test_decide_for_the_others_of_a_fixed_group_without_an_agent_that_is_killed_for_good(self):
         with agents.shared_hosts(3, 1, batch__initial=8, batch__lowest=2, batch__highest=32, arbitrator__window_steps=5,
                                  arbitrator__policy='"lb-bsp"') as hosts, tempfile.TemporaryDirectory() as folder:
@@ -168,7 +225,7 @@ class Slots(unittest.TestCase):
             with ranks.Group(train_beside, 3, [host.socket(0) for host in hosts[1:]], str(end)) as group:
                 self.wait_until(lambda: decided(hosts[0], 3), hosts)
                 hosts[2].process.kill()
-                self.wait_until(lambda: len(decided(hosts[0], 2)) >= 3, hosts)
+                self.wait_until(lambda: len(since(hosts[0], 2, 3)) >= 3, hosts)
                 end.touch()
                 results = [group.result(rank) for rank in range(3)]
             self.assertEqual([good for good, _ in results], [True] * 3, results)

@@ -88,13 +88,35 @@ TEST_F(ClientSlot, WelcomesAClientAndIsReadyAtItsFirstHeartbeat) {
 TEST_F(ClientSlot, RefusesASecondClientAndSaysWhoHasTheSlot) {
   make_ready();
   connect(2, 200);
-  const auto answer = greet(2);
+  const auto answer = greet(2, {.position = 1, .members = 2, .incarnation = 6});
   EXPECT_EQ(answer.verdict, client_verdict::slot_taken);
   EXPECT_THAT(answer.detail, HasSubstr("training process 100 has the slot of host w1"));
   EXPECT_EQ(look<slot_effects::close>().at(0).connection, 2U);
   slot.disconnected(2, "it was closed");
   EXPECT_TRUE(look<slot_effects::lost>().empty());
   EXPECT_TRUE(slot.ready());
+}
+
+/// It took this agent for one that hangs, which reads on where it has stopped.
+TEST_F(ClientSlot, TakesAClientThatHasConnectedAnewInPlaceOfItself) {
+  make_ready(1, 3);
+  place(1);
+  connect(2);
+  EXPECT_EQ(greet(2).verdict, client_verdict::accepted);
+  EXPECT_THAT(look<slot_effects::lost>().at(0).reason, HasSubstr("it has connected anew"));
+  EXPECT_EQ(look<slot_effects::left>().size(), 1U);
+  EXPECT_EQ(look<slot_effects::close>().at(0).connection, 1U);
+  slot.received(1, messages::window_report{.host = {}});
+  beat(1, 4);
+  slot.disconnected(1, "it was closed");
+  EXPECT_FALSE(slot.ready());
+  beat(2, 9);
+  EXPECT_EQ(look<slot_effects::ready>().size(), 1U);
+  EXPECT_TRUE(look<slot_effects::report>().empty());
+  EXPECT_TRUE(look<slot_effects::lost>().empty());
+  EXPECT_EQ(slot.steps(), 9U);
+  place(2);
+  EXPECT_EQ(sent_to<messages::placement>(2).at(0).generation, 2U);
 }
 
 TEST_F(ClientSlot, OfAnOpenClusterTakesAGroupOfAnySizeUpToItsWorkers) {

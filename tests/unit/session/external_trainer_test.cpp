@@ -69,6 +69,27 @@ TEST_F(ExternallyTrainedWorker, IsAbsentWithoutItsTrainerAndComesBackWithTheNext
   EXPECT_EQ(protocol.now(), phase::training);
 }
 
+/// Its agent hung, and learns at once that it is lost and that it has ended.
+TEST_F(ExternallyTrainedWorker, EndsOnceWhereItsTrainerEndsAsSoonAsItIsLost) {
+  happen(events::trainer_ready{});
+  train();
+  steps = 50;
+  happen(events::trainer_lost{"it has connected anew"});
+  complete_training();
+  EXPECT_EQ(protocol.now(), phase::leaving);
+  done.clear();
+  happen(events::trainer_ready{});
+  complete_training();
+  EXPECT_TRUE(done.empty()) << "it looks for an arbitrator already";
+  answer({.term = 1, .rank = 1});
+  happen(events::aggregator_settled{});
+  EXPECT_EQ(look<effects::say_farewell>().size(), 1U);
+  happen(events::farewell_answered{true});
+  const auto ended = look<effects::end>();
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_TRUE(ended[0].succeeded);
+}
+
 TEST_F(ExternallyTrainedWorker, TakesAHelloBackThatItsTrainerDidNotOutlive) {
   happen(events::connected{});
   happen(events::trainer_ready{});

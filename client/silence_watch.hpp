@@ -1,0 +1,31 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace dynamix::client {
+
+/// Whether the other end of a connection takes what it is sent: one that hangs keeps its connection open, and says
+/// nothing that it would not say later. Knows no clock and no socket.
+class silence_watch {
+public:
+  static constexpr double patience_seconds = 5;
+
+  /// `unread`: bytes, or about so many, that were sent and not taken by now. True: some lay there all the time, and the
+  /// other end has taken nothing for the patience. Of the time since the last look no more counts than half of that,
+  /// since who looks late may have slept itself, beside the other end.
+  bool look(double now_seconds, std::size_t unread) {
+    const double passed = std::min(now_seconds - std::exchange(looked_seconds_, now_seconds), patience_seconds / 2);
+    const auto before = std::exchange(unread_, unread);
+    silent_seconds_ = before == 0 || unread < before ? 0 : silent_seconds_ + passed;
+    return silent_seconds_ >= patience_seconds;
+  }
+
+private:
+  double looked_seconds_ = 0;
+  std::size_t unread_ = 0;
+  double silent_seconds_ = 0;
+};
+
+} // namespace dynamix::client
