@@ -33,6 +33,7 @@ _COLLECTIVES = ("torch.distributed.distributed_c10d", "torch.nn.parallel.distrib
 _LOOKS = 20  # without a move, from which on other code is supposed to wait for others
 _MEMBERS_A_LOOK = 64  # of larger groups each member looks less often, so that their store is not asked more
 _groups: Counter[str] = collections.Counter()  # of this process, by their members: each has notes of its own
+_outlived = id(None)  # of the newest exception, when training last went on behind it
 
 
 class Note(NamedTuple):
@@ -224,7 +225,25 @@ class Closable(Protocol):
     @property
     def thread(self) -> Optional[int]: ...
 
-    def close_now(self, reason: str, succeeded: bool, again: bool = False, at_exit: bool = False) -> None: ...
+    @property
+    def is_within_epoch(self) -> bool: ...
+
+    def close_now(self, reason: str, succeeded: bool, again: bool = False, at_exit: bool = False, rests: bool = False) -> None: ...
+
+
+def outlive_exceptions() -> None:
+    """A run or an epoch begins: what was raised before (in an earlier cell of a notebook, say) has not ended this process."""
+    global _outlived
+    _outlived = id(getattr(sys, "last_value", None))
+
+
+def _ending(run: Optional[Closable]) -> Optional[BaseException]:
+    """The exception that ends the interpreter, or has ended this run's training in an interactive one, which goes on behind each."""
+    problem: Optional[BaseException] = getattr(sys, "last_value", None)
+    is_interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive)
+    if id(problem) == _outlived or is_interactive and run is not None and not run.is_within_epoch:
+        return None
+    return problem
 
 
 def close_at_exit(run: Closable) -> None:
@@ -234,7 +253,7 @@ def close_at_exit(run: Closable) -> None:
 
     def close(on_exception: bool = False) -> None:
         found = reference()
-        problem = getattr(sys, "last_value", None)
+        problem = _ending(found)
         if on_exception and (problem is None or found is None or found.thread not in (None, threading.main_thread().ident)):
             return
         if found is not None:
@@ -242,6 +261,7 @@ def close_at_exit(run: Closable) -> None:
 
     atexit.register(close)
     weakref.finalize(run, atexit.unregister, close).atexit = False
+    outlive_exceptions()
     register_early: Any = getattr(threading, "_register_atexit", None)
     if register_early is not None and threading.current_thread() is threading.main_thread():
         register_early(close, on_exception=True)

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subs
 from . import structures as raw
 from .client import Client, DynamixError
 from .draws import Draws
-from .leaving import told
+from .leaving import outlive_exceptions, told
 from .peers import Broken, Peers
 from .pieces import Pieces
 from .step import Step
@@ -400,6 +400,7 @@ class Loader(DataLoader[_Sample]):
         dealt_in = -1  # turn of the batch at hand
         self._moved = False
         self.is_within_epoch = True
+        outlive_exceptions()
         try:
             while True:
                 if self.is_over:

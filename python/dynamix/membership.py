@@ -55,6 +55,11 @@ class Membership:
         """The training loop has a batch that it has not trained on, and has not been left."""
         return self._step is not None and self._step.taken > 0 and self._loader is not None and self._loader.is_in_loop
 
+    @property
+    def is_within_epoch(self) -> bool:
+        """The training loop has begun an epoch and not come to its end."""
+        return self._loader is not None and self._loader.is_within_epoch
+
     def _introduce(self, workload: raw.Workload) -> torch.Tensor:
         raise NotImplementedError
 

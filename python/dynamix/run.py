@@ -522,7 +522,7 @@ class Run(Stepping):
         """`at_exit`: of the interpreter, so that this process takes part in nothing more. In mid-epoch it has left then."""
         if self._closed or self._process != os.getpid():  # a forked child's end is not its parent's
             return
-        leaves = at_exit and self._loader is not None and self._loader.is_within_epoch
+        leaves = at_exit and self.is_within_epoch
         if isinstance(self._peers, Members) and self._alignment is not None and self._alignment.rows is not None:
             if leaves and succeeded:
                 succeeded, reason = False, LEFT

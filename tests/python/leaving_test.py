@@ -375,6 +375,53 @@ def close_a_group(rank, world):
     return peers.gather(torch.tensor([rank])).wait().tolist(), peers.notes.lost()
 
 
+CONSOLE = """
+import code, os, sys
+sys.path.insert(0, sys.argv[1])
+import torch
+import dynamix
+torch.set_num_threads(1)
+dynamix.run.Run.close_now = lambda run, reason, succeeded, **_: os.write(1, f"{reason} {succeeded}\\n".encode())
+console = code.InteractiveInterpreter()
+
+def cell(text):
+    console.runcode(compile(text, "<cell>", "exec"))
+
+if "notebook" in sys.argv[2]:
+    sys.ps1 = "In : "
+if "first" in sys.argv[2]:
+    cell("1 / 0")
+cell('''
+import torch, dynamix
+model = torch.nn.Linear(8, 1)
+run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.01), agent="off")
+loader = run.loader(torch.utils.data.TensorDataset(torch.randn(64, 8)), batch_size=8)
+''')
+if "amid" in sys.argv[2]:
+    cell("for number, _ in enumerate(loader): 1 / (number - 2)")
+if "again" in sys.argv[2]:
+    cell("for _ in loader: break")
+else:
+    cell("list(loader)" if "all" in sys.argv[2] else "")
+if "last" in sys.argv[2]:
+    cell("no_name")
+"""
+
+
+class Consoles(unittest.TestCase):
+    def end(self, what):
+        """What its run is told first."""
+        return scripts.Script(CONSOLE, ranks.PACKAGE, what).end().printed.splitlines()[0]
+
+    def test_go_on_behind_an_error_which_is_no_failure_then(self):
+        for what in ("first all", "notebook first all", "notebook amid all", "notebook amid again", "amid all", "notebook all last"):
+            self.assertEqual(self.end(what), "completed True", what)
+
+    def test_fail_by_an_error_amid_the_newest_epoch_or_at_the_end(self):
+        for what, reason in (("notebook amid", "ZeroDivisionError: division by zero"), ("all last", "NameError: name 'no_name' is not defined")):
+            self.assertEqual(self.end(what), f"{reason} False", what)
+
+
 class Reasons(unittest.TestCase):
     def test_name_an_exception_that_has_no_text(self):
         self.assertEqual([leaving.told(each) for each in (KeyboardInterrupt(), ValueError("a bad file"))],
