@@ -17,6 +17,7 @@ import json
 import logging
 import sys
 import threading
+import time
 import weakref
 from typing import Any, Callable, Collection, Counter, Dict, NamedTuple, Optional, Protocol, Sequence
 
@@ -30,6 +31,7 @@ _LOOK = datetime.timedelta(seconds=0.5)
 LEFT = "left in mid-epoch"
 ANOTHER_ENDED = "another worker has ended before the end of its training"
 _COLLECTIVES = ("torch.distributed.distributed_c10d", "torch.nn.parallel.distributed")  # whose functions wait for others
+_POLL_SECONDS = 0.002
 _LOOKS = 20  # without a move, from which on other code is supposed to wait for others
 _MEMBERS_A_LOOK = 64  # of larger groups each member looks less often, so that their store is not asked more
 _groups: Counter[str] = collections.Counter()  # of this process, by their members: each has notes of its own
@@ -65,6 +67,8 @@ class Notes:
         self.cut: Callable[[], None] = lambda: None  # ends the members' connections, as far as they are known
         self.lost: Callable[[], Collection[int]] = lambda: ()  # members with whom a connection has ended, as far as they are known
         self.has_left = threading.Event()  # this member
+        self._loads = 0  # states that all members have met to load
+        self._is_loading = False
 
     def write(self, finished: bool, reason: str) -> None:
         """This member leaves."""
@@ -77,6 +81,43 @@ class Notes:
                 self._store.set("left", "")
         except RuntimeError:  # whoever serves the store has ended
             pass
+
+    def meet_to_load(self) -> None:
+        """Waits for the others, which come to load a state, too. Until all are there this member takes part in no collective: others that train
+        would take it for one of their step. Raises DynamixError where one does not come."""
+        name, wait_seconds, death = f"load {self._loads}", _POLL_SECONDS, ""
+        self._is_loading = True
+        try:
+            if self._store is None:
+                return
+            self._store.set(name, json.dumps([self._position, self.steps_done()]))
+            self._store.add(f"{name} here", 1)
+            while int(self._store.add(f"{name} here", 0)) < self._size:
+                time.sleep(wait_seconds)
+                if wait_seconds == self.look_seconds:
+                    before, death = death, self.death()
+                    reason = self.problem() or (death if before else "")
+                    if reason:
+                        raise DynamixError("run.load_state_dict() was called on this member, and has to be on all, behind the same step: " + reason)
+                wait_seconds = min(2 * wait_seconds, self.look_seconds)
+        finally:
+            self._loads += 1
+            self._is_loading = False
+
+    def problem_of_loads(self) -> str:
+        """Why the present step cannot come to its end, where another member waits to load a state meanwhile. Empty where none does."""
+        name, own = f"load {self._loads}", self.steps_done()
+        if self._store is None or self._is_loading or not self.is_within_step():
+            return ""
+        try:
+            if self._store.check([name]):
+                member, steps = json.loads(self._store.get(name))
+                if steps <= own:
+                    return (f"member {member} is in run.load_state_dict() behind {max(steps, 0)} steps, and this one trains on: call it on all members, "
+                            "behind the same step")
+        except RuntimeError:  # the store is gone
+            pass
+        return ""
 
     def somebody_has_left(self) -> bool:
         """In one look, of all the others. Raises RuntimeError where the store is gone."""
@@ -116,7 +157,7 @@ class Notes:
                 told = "has ended its training" if note.finished else "has left"
                 return (f"member {member} {told} after {max(note.steps, 0)} steps ({note.reason}), and this one goes on: all "
                         "members must take the same steps")
-        return ""
+        return self.problem_of_loads() if of_step else ""
 
     def death(self) -> str:
         """Of a member that has ended without a word, for which a collective may wait. Empty where none is known."""
@@ -185,7 +226,7 @@ class Watched:
 
 def watch(notes: Notes) -> threading.Thread:
     """Ends a collective of the script's own for which the thread that trains waits, where another member has left that had to take
-    part. Runs until this member leaves, or the store has gone."""
+    part, or one within a step where another waits to load a state. Runs until this member leaves, or the store has gone."""
     thread = threading.Thread(target=_watch, args=(notes,), name="dynamix", daemon=True)
     thread.start()
     return thread
@@ -196,18 +237,20 @@ def _watch(notes: Notes) -> None:
     looks = 0       # at which it has not moved
     while not notes.has_left.wait(notes.look_seconds):
         try:
-            if not notes.somebody_has_left():
-                continue
+            has_left = notes.somebody_has_left()
         except RuntimeError:  # nobody learns anything any more, and torch would tell of each look
             return
         frame: Any = sys._current_frames().get(notes.thread)
+        is_collective = frame is not None and frame.f_globals.get("__name__") in _COLLECTIVES
+        if not has_left and not is_collective:  # a frame that is kept would keep its tensors
+            at, looks = None, 0
+            continue
         before, at = at, (frame, None if frame is None else frame.f_lasti)
         looks = looks + 1 if at == before else 0
-        is_collective = frame is not None and frame.f_globals.get("__name__") in _COLLECTIVES
         if frame is None or looks < (1 if is_collective else _LOOKS):
             continue
         # Elsewhere, or behind the loop, it may be an evaluation that takes its time, and those that have finished wait for its end.
-        left = notes.problem(of_step=is_collective and notes.is_within_step())
+        left = notes.problem(of_step=is_collective and notes.is_within_step()) if has_left else notes.problem_of_loads()
         if left:
             _log.error("%s; what this one waits for is ended", left)
             notes.cut()

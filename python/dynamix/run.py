@@ -471,6 +471,8 @@ class Run(Stepping):
         late.daemon = True
         late.start()
         try:
+            if self._peers.notes is not None:
+                self._peers.notes.meet_to_load()
             limits = self._peers.gather_objects(self._ready().client.limit)
         finally:
             late.cancel()

@@ -455,8 +455,9 @@ class Complaints(unittest.TestCase):
             self.assertEqual(used, [*range(SAMPLES)])
 
     def test_of_a_state_that_one_member_loads(self):
-        for text in ranks.run(load_on_one, 2):
-            self.assertIn("member 0 is in run.loader() or run.load_state_dict(), and member 1 trains", text)
+        here, there = ranks.run(load_on_one, 2)
+        self.assertIn("run.load_state_dict() was called on this member, and has to be on all, behind the same step", here)
+        self.assertIn("member 0 is in run.load_state_dict() behind 0 steps, and this one trains on", there)
         told, other = ranks.run(load_later, 2)
         self.assertEqual((told, other), ("member 0 has waited for the others in run.load_state_dict() for 0.1 s: it is called on all members\n", ""))
 

@@ -4,8 +4,10 @@ import logging
 import os
 import pathlib
 import tempfile
+import time
 import unittest
 
+import complaints_test
 import ranks
 import torch
 from torch import nn
@@ -206,6 +208,57 @@ class Distributed(unittest.TestCase):
                                 for stop in (10, 25))
                 self.assertEqual([found[0] for found in first], [10] * world)
                 self.assertEqual(ranks.run(train_distributed, world, os.path.join(folder, "10"), kind, 25, resume), whole)
+
+
+def load_on_one_amid(rank, _, kind):
+    """Behind two steps of a wrapped model, whose other member waits in its gradients or, with batch norm, in its buffers."""
+    script = complaints_test.Script(rank)
+    script.run.close(again=True)
+    torch.distributed.barrier()
+    layers = [nn.Linear(4, 1)] if kind == "plain" else [nn.BatchNorm1d(4), nn.Linear(4, 1)]
+    script.model = nn.Sequential(*layers).double()
+    script.called = DistributedDataParallel(script.model)
+    script.optimizer = torch.optim.SGD(script.model.parameters(), lr=0.01)
+    script.run = dynamix.join(script.called, script.optimizer, agent="off")
+    script.loader = script.run.loader(complaints_test.data(), batch_size=complaints_test.BATCHES[rank])
+    steps = 0
+    script.run.load_state_dict(script.run.state_dict())  # on all
+    try:
+        for batch in script.loader:
+            if steps == 2 and rank == 0:
+                script.run.load_state_dict(script.run.state_dict())
+            script.step(batch)
+            steps += 1
+    except RuntimeError as problem:
+        return steps, str(problem), script.told.getvalue()
+    return steps, "", ""
+
+
+def load_late(rank, _):
+    """On all members behind each of two epochs: one comes late to the load, and the other one to the first step behind it."""
+    script = complaints_test.Script(rank)
+    state = script.run.state_dict()
+    for place in range(2):
+        time.sleep(1.5 if rank != place else 0)
+        for batch in script.loader:
+            script.step(batch)
+        time.sleep(1.5 if rank == place else 0)
+        script.run.load_state_dict(state)
+    return len(complaints_test.everyone(script.used)), script.run.epoch
+
+
+class Loads(unittest.TestCase):
+    """Of a state, behind steps of a wrapped model."""
+
+    def test_by_one_member_alone_end_both(self):
+        for kind in ("plain", "with buffers"):
+            (first, here, _), (second, there, told) = ranks.run(load_on_one_amid, 2, kind)
+            self.assertEqual((first, second), (2, 2))
+            self.assertIn("run.load_state_dict() was called on this member, and has to be on all, behind the same step: member 1 has", here)
+            self.assertIn("member 0 is in run.load_state_dict() behind 2 steps, and this one trains on: call it on all members", there + told)
+
+    def test_by_members_that_come_late_are_waited_for(self):
+        self.assertEqual(ranks.run(load_late, 2), [(2 * complaints_test.SAMPLES, 0)] * 2)
 
 
 class Checkpoints(unittest.TestCase):
