@@ -1,6 +1,8 @@
 """A run of the C library as a Python object: numbers and structs in, numbers and structs out, no Torch."""
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import os
 import weakref
@@ -9,6 +11,8 @@ from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
 from . import structures as raw
 from .library import load
+
+JOINS_AGAIN = "this process joins again"
 
 
 class DynamixError(RuntimeError):
@@ -37,8 +41,12 @@ class Client:
         self._library = load()
         self._process = os.getpid()
         self._key = (self._process, os.path.realpath(agent)) if agent else None
-        if self._key is not None and self._key in _clients:
+        before = _clients.get(self._key) if self._key is not None else None
+        if before is not None and before._rests_with is not None:
+            before._end_rest(again=True)
+        elif before is not None:
             raise DynamixError(f"this process has joined the agent at {agent} already: close() that run before it joins again")
+        self._rests_with: Optional[str] = None
         self._numbers = (ctypes.c_uint32 * 64)()
         self._own, self._total = c_double(), c_double()
         self._rate = raw.StepRate()
@@ -214,3 +222,15 @@ class Client:
         self._check(self._library.dynamix_finish(self._run, int(succeeded), reason.encode(errors="replace")))
         if succeeded and self._key is not None:
             _told_end.add(self._key)
+
+    def rest(self, reason: str) -> None:
+        """Training is over, unless another run of this process begins: the agent learns of the end with that of the interpreter, and then
+        that this process joins again."""
+        self._rests_with = reason
+        atexit.register(self._end_rest)
+
+    def _end_rest(self, again: bool = False) -> None:
+        atexit.unregister(self._end_rest)
+        with contextlib.suppress(DynamixError):  # the agent has ended before
+            self.finish(not again, JOINS_AGAIN if again else self._rests_with or "")
+        self.close()

@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 from . import agent as agents
 from . import structures as raw
 from .batch import rows_of
-from .client import Client, DynamixError
+from .client import JOINS_AGAIN, Client, DynamixError
 from .cost import Costs, costs_of
 from .ddp import Hook, register
 from .device_clock import clock_of
@@ -520,8 +520,9 @@ class Run(Stepping):
         """
         self.close_now(reason, succeeded, again)
 
-    def close_now(self, reason: str, succeeded: bool, again: bool = False, at_exit: bool = False) -> None:
-        """`at_exit`: of the interpreter, so that this process takes part in nothing more. In mid-epoch it has left then."""
+    def close_now(self, reason: str, succeeded: bool, again: bool = False, at_exit: bool = False, rests: bool = False) -> None:
+        """`at_exit`: of the interpreter, so that this process takes part in nothing more. In mid-epoch it has left then. `rests`: of a training
+        by a framework, behind which another may begin; the agent learns with the interpreter's end whether one did."""
         if self._closed or self._process != os.getpid():  # a forked child's end is not its parent's
             return
         leaves = at_exit and self.is_within_epoch
@@ -546,17 +547,22 @@ class Run(Stepping):
         if self._step is not None:
             self._step.release()
         if self._client is not None:
+            rests = rests and succeeded and self._linked and self._hosted is None and self._step is not None and not self._client.status().stop
             try:
                 if self._step is not None:
                     if succeeded and self._linked and not self._peers.elastic:
                         met = self._peers.meet(_MEETING_SECONDS_AT_EXIT if at_exit else self._meeting_seconds)
                         if met is False or (met is None and leaves):
-                            succeeded, reason = False, LEFT if met is None else ANOTHER_ENDED
+                            succeeded, rests, reason = False, False, LEFT if met is None else ANOTHER_ENDED
                             _log.warning("%s; the agent of this one waits for the group's next start", reason)
-                    self._client.finish(succeeded and not again, "this process joins again" if again else reason)
+                    if rests:
+                        self._client.rest(reason)
+                    else:
+                        self._client.finish(succeeded and not again, JOINS_AGAIN if again else reason)
             except DynamixError as problem:
                 _log.warning("the agent was not told that training is over: %s", problem)
-            self._client.close()
+            if not rests:
+                self._client.close()
         if self._hosted is not None:
             self._hosted.end(self._peers, succeeded)
         if (succeeded or self._step is None) and not (at_exit or self._peers.elastic):  # where it has failed, something may be under way

@@ -5,7 +5,10 @@ import os
 import tempfile
 import unittest
 
+import agents
 import integrations_test
+import ranks
+import scripts
 import torch
 from integrations_test import lightning_training, train, trainer_training
 
@@ -118,6 +121,73 @@ class TransformersTrainer(integrations_test.Framework):
             again = train(trainer_training, 2, resume=os.path.join(folder, "checkpoint-7"), **options)
         self.assertEqual((whole[0]["step"], whole[0]["epoch"]), (14, 2.0))
         self.check_resumed(whole, again)
+
+
+def fit_twice(rank, world, sockets, folder):
+    """The steps of two fits, of a Trainer each, and why there is no further one."""
+    import lightning
+
+    from dynamix.integrations.lightning import Dynamix
+
+    steps = []
+    for _ in range(2):
+        adopted = Dynamix(agent=sockets)
+        trainer = lightning.Trainer(accelerator="cpu", devices=world, strategy="ddp", max_epochs=1, callbacks=[adopted], enable_progress_bar=False,
+                                    logger=False, enable_model_summary=False, enable_checkpointing=False, default_root_dir=folder)
+        module = integrations_test.lightning_module(integrations_test.build_net(), [], [], False)
+        module.training_step = lambda batch, batch_idx: torch.nn.functional.mse_loss(module.net(batch[0]), batch[1])
+        trainer.fit(module, torch.utils.data.DataLoader(integrations_test.Numbers(), 8, shuffle=True))
+        steps.append(trainer.global_step)
+    return steps
+
+
+def train_twice(rank, world, sockets, folder):
+    """By one Trainer."""
+    import transformers
+
+    from dynamix.integrations.transformers import Trainer
+
+    arguments = transformers.TrainingArguments(folder, per_device_train_batch_size=8, use_cpu=True, report_to="none", save_strategy="no",
+                                               num_train_epochs=1, disable_tqdm=True, ddp_find_unused_parameters=False)
+    trainer = Trainer(integrations_test.WithLoss(integrations_test.build_net()), arguments, train_dataset=integrations_test.Columns(),
+                      dynamix={"agent": sockets})
+    return [trainer.train().global_step for _ in range(2)]
+
+
+SCRIPT = """
+import sys
+sys.path[:0] = sys.argv[1:3]
+import torch
+import epochs_test
+torch.set_num_threads(1)
+way, folder, sockets, rank = sys.argv[3], sys.argv[4], sys.argv[5], int(sys.argv[6])
+torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+epochs_test.integrations_test.as_torchrun(rank, 2)
+print("steps", getattr(epochs_test, way)(rank, 2, sockets, folder))
+"""
+
+
+@unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
+class Twice(unittest.TestCase):
+    """In one process, with agents."""
+
+    def train(self, way):
+        with tempfile.TemporaryDirectory() as folder, agents.started(2, arbitrator__window_steps=4) as started:
+            members = [scripts.Script(SCRIPT, ranks.PACKAGE, os.path.dirname(os.path.abspath(__file__)), way, folder, started.sockets, str(rank))
+                       for rank in range(2)]
+            for member in members:
+                ended = member.end()
+                self.assertEqual(ended.status, 0, ended.said)
+                self.assertRegex(ended.printed, r"steps \[[1-9]\d*, [1-9]\d*\]")
+        self.assertEqual(started.status, 0, started.said)
+
+    @integrations_test.needs("transformers", "accelerate")
+    def test_trains_the_trainer_of_transformers(self):
+        self.train("train_twice")
+
+    @integrations_test.needs("lightning")
+    def test_fits_lightning(self):
+        self.train("fit_twice")
 
 
 if __name__ == "__main__":

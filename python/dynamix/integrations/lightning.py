@@ -139,7 +139,7 @@ class Dynamix(Callback):
             return
         if succeeded:  # `save_checkpoint` may come behind `fit`
             self._state, self._before = self.run.state_dict(), self._trained()
-        self.run.close(reason, succeeded=succeeded)
+        self.run.close_now(reason, succeeded, rests=True)
         self.run = self._micro_batches = self._batches = None
         trainer.fit_loop._data_source, trainer.limit_train_batches = self._source, self._limit
 

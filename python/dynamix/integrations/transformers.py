@@ -312,9 +312,9 @@ class Joins:
             save(state, os.path.join(folder, _STATE_FILE))
 
     def close_dynamix(self) -> None:
-        """The training is over."""
+        """This call of `train` is over."""
         assert self.dynamix_run is not None
-        self.dynamix_run.close()
+        self.dynamix_run.close_now("completed", True, rests=True)
         self.dynamix_run = self._batches = None
 
 
