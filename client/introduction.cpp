@@ -50,7 +50,7 @@ struct common_number {
 std::array<common_number, 14> common_numbers(const introduction& of) {
   return {{{"the version of the library", of.version, "use the same libdynamix everywhere"},
            {"the number of members", of.members, "use one process group"},
-           {"samples per epoch", of.samples, "all must train on the same data set"},
+           {"samples per epoch", of.samples, "give all the whole data set, not a part by rank"},
            {"the hash of the shards and their lengths", of.shards, "give all members the same list in the same order"},
            {"shuffle", of.shuffled, "pass the same value everywhere"},
            {"drop_last", of.drop_last, "pass the same value everywhere"},

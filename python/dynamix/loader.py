@@ -11,11 +11,10 @@ import os
 import signal
 import sys
 import threading
-import zlib
 from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, TypeVar
 
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate
 
 from . import structures as raw
 from .client import Client, DynamixError
@@ -67,23 +66,6 @@ def check(dataset: Any, fetch_ahead: Any, options: Any) -> None:
     options.pop("in_order", None)  # samples are used in the order in which they are dealt
     if fetch_ahead not in (None, 0, 1):
         raise ValueError(f"fetch_ahead={fetch_ahead!r}: 0 or 1; what holds more batches than one cannot be followed")
-
-
-def check_subsets(dataset: Any, peers: Peers) -> None:
-    """Raises DynamixError where members have drawn other samples (random_split) of the data set; those of an elastic run come one by one."""
-    if peers.elastic or peers.size == 1:
-        return
-    numbers = 0
-    while isinstance(dataset, Subset):
-        try:
-            indices = torch.as_tensor(dataset.indices, device="cpu")
-            numbers = zlib.crc32(indices.to(torch.int64).numpy().tobytes(), numbers)
-        except (TypeError, ValueError, RuntimeError):  # keys, or whatever else the data set takes
-            pass
-        dataset = dataset.dataset
-    if len(set(peers.gather_objects(numbers))) > 1:
-        raise DynamixError("the members' subsets have other samples: draw them alike, random_split(data, parts, "
-                           "torch.Generator().manual_seed(0))")
 
 
 def fetched_ahead(options: Any) -> int:

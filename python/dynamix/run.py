@@ -19,6 +19,7 @@ from . import agent as agents
 from . import structures as raw
 from .batch import rows_of
 from .client import JOINS_AGAIN, Client, DynamixError
+from .contents import check_contents
 from .cost import Costs, costs_of
 from .ddp import Hook, register
 from .device_clock import clock_of
@@ -30,7 +31,7 @@ from .flat_shards import collectives_of, is_sharded
 from .gradients import average, unwrapped, warn_of_rule, warn_of_times
 from .joined import gather
 from .leaving import ANOTHER_ENDED, LEFT, close_at_exit, told
-from .loader import Batches, Loader, check, check_subsets, fetched_ahead, whole
+from .loader import Batches, Loader, check, fetched_ahead, whole
 from .memory import Guard, Loss, Weight
 from .optimizer import Round, Schedule, Swap, refuse_others, swap_optimizer, swap_scaler, warn_of_unknown_kind
 from .peers import Broken, Peers
@@ -187,7 +188,7 @@ class Run(Stepping):
             self._draws = Draws(weights, len(source), seed)
             if not self._peers.elastic:
                 self._draws.agree(self._peers)
-        check_subsets(dataset, self._peers)
+        check_contents(dataset, self._peers)
         if isinstance(dataset, Stream):
             identity = identity_of(dataset)
             lengths = lengths_of(dataset, identity, self._peers)

@@ -75,7 +75,7 @@ TEST(Introduction, TellsWhatDoesNotFitTogether) {
   const std::vector<std::pair<std::string, std::function<void(introduction&)>>> cases = {
       {"version of the library is 6 on member 0 and 7 on member 1", [](auto& of) { of.version = 7; }},
       {"number of members", [](auto& of) { of.members = 4; }},
-      {"samples per epoch is 1000 on member 0 and 999 on member 1; all must train on the same data set",
+      {"samples per epoch is 1000 on member 0 and 999 on member 1; give all the whole data set, not a part by rank",
        [](auto& of) { of.samples = 999; }},
       {"shuffle", [](auto& of) { of.shuffled = false; }},
       {"drop_last", [](auto& of) { of.drop_last = true; }},
