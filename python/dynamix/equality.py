@@ -1,15 +1,16 @@
-"""Whether the members train one model: begin with equal parameters, and step by equal learning rates. Averaged gradients alone do not
-see to that: DistributedDataParallel makes parameters equal once, and nobody does it for a plain model."""
+"""Whether the members train one model: begin with equal parameters, and step by equal learning rates from equal states of their optimisers.
+Averaged gradients alone do not see to that: DistributedDataParallel makes parameters equal once, and nobody does it for a plain model."""
 from __future__ import annotations
 
 import logging
 import math
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Iterable, Iterator, Optional, Sequence, Tuple
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from .kernels import as_real
+from .optimizer import is_of_torch
 from .peers import Broken, Peers
 
 _log = logging.getLogger("dynamix")
@@ -48,6 +49,33 @@ def other_rates(rates: Sequence[float]) -> str:
             "member 0's, broadcast)")
 
 
+def other_states(norms: Sequence[float]) -> str:
+    """What differs between members whose optimisers' states have these norms; empty where nothing does."""
+    member = _other(norms, _TOLERANCE)
+    if member == 0:
+        return ""
+    return (f"the optimiser of member {member} has another state than that of member 0 (a norm of {norms[member]:.4g}, not {norms[0]:.4g}), so they step "
+            "differently by the same gradients: load a checkpoint of the optimiser on all members, or on none")
+
+
+_LOOKS = (other_parameters, other_rates, other_states)
+
+
+def _norm_of(tensors: Iterable[torch.Tensor]) -> float:
+    """Of up to so many numbers of each. Waits for a device once. In 32 bits, since some have no more."""
+    norms = [torch.linalg.vector_norm(as_real(tensor.detach()).reshape(-1)[:_NUMBERS].float()) for tensor in tensors]
+    norm = float(torch.linalg.vector_norm(torch.stack([each.to(norms[0].device) for each in norms]))) if norms else 0.0
+    return norm if math.isfinite(norm) else math.nan
+
+
+def _state_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+    """Of one of torch's own; others may keep a part of it on each member."""
+    if is_of_torch(optimizer):
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                yield from (value for value in optimizer.state.get(parameter, {}).values() if torch.is_tensor(value) and value.is_floating_point())
+
+
 def _other(values: Sequence[float], tolerance: float) -> int:
     """The first member whose number is not member 0's; 0 where there is none."""
     return next((member for member, value in enumerate(values) if not math.isclose(values[0], value, rel_tol=tolerance, abs_tol=1e-12) and
@@ -55,29 +83,31 @@ def _other(values: Sequence[float], tolerance: float) -> int:
 
 
 class Equality:
-    """Looks in the first step of each epoch, and of a group that was formed anew, and tells once what differs: parameters, and the
-    rate of the first optimiser's first group."""
+    """Looks in the first step of each epoch, and of a group that was formed anew, and tells once what differs: parameters, and the rates and
+    states of the optimisers."""
 
     def __init__(self, model: torch.nn.Module, peers: Peers) -> None:
         self._module: Any = model.module if isinstance(model, DistributedDataParallel) else model
         self._peers = peers
         self._looked: Optional[Tuple[int, int]] = None  # the epoch and the group's generation
-        self._to_look = [other_parameters, other_rates]
+        self._to_look = [*_LOOKS]
 
-    def look(self, epoch: int, optimizer: torch.optim.Optimizer) -> None:
+    def look(self, epoch: int, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         """Before a step, on all members. `epoch`: of it."""
         peers = self._peers
         if (epoch, peers.generation) == self._looked:
             return
         self._looked = epoch, peers.generation  # also where it has told everything: a newcomer has not
-        values = torch.tensor([self._norm(), float(optimizer.param_groups[0]["lr"])], dtype=torch.float64, device="cpu")
+        rate = math.fsum(float(group["lr"]) for optimizer in optimizers for group in optimizer.param_groups)
+        state = _norm_of(value for optimizer in optimizers for value in _state_of(optimizer))
+        values = torch.tensor([self._norm(), rate, state], dtype=torch.float64, device="cpu")
         try:
             rows = peers.gather(values.view(torch.int64)).wait().view(torch.float64).tolist()
         except Broken:  # the optimiser's step is dropped
             return
         first = peers.present.index(True)
-        norms, rates = zip(*(rows[member if here else first] for member, here in enumerate(peers.present)))
-        for find, numbers in ((other_parameters, norms), (other_rates, rates)):
+        columns = zip(*(rows[member if here else first] for member, here in enumerate(peers.present)))
+        for find, numbers in zip(_LOOKS, columns):
             found = find(numbers) if find in self._to_look else ""
             if found:
                 self._to_look.remove(find)
@@ -85,9 +115,5 @@ class Equality:
                     _log.warning("%s%s", found, _COMES_BACK if peers.elastic and find is other_rates else "")
 
     def _norm(self) -> float:
-        """Waits for a device once. In 32 bits, since some have no more."""
         own = getattr(self._module, "_ddp_params_and_buffers_to_ignore", ())  # which DistributedDataParallel leaves to each member
-        norms = [torch.linalg.vector_norm(as_real(parameter.detach()).reshape(-1)[:_NUMBERS].float())
-                 for name, parameter in self._module.named_parameters() if parameter.requires_grad and name not in own]
-        norm = float(torch.linalg.vector_norm(torch.stack([each.to(norms[0].device) for each in norms]))) if norms else 0.0
-        return norm if math.isfinite(norm) else math.nan
+        return _norm_of(parameter for name, parameter in self._module.named_parameters() if parameter.requires_grad and name not in own)

@@ -5,6 +5,7 @@ import collections
 import contextlib
 import ctypes
 import functools
+import logging
 import multiprocessing
 import operator
 import os
@@ -25,6 +26,7 @@ from .pieces import Pieces
 from .step import Step
 from .stream import Stream
 
+_log = logging.getLogger("dynamix")
 _Sample = TypeVar("_Sample", covariant=True)
 _PREFETCH_FACTOR = 2  # DataLoader's own
 _PR_SET_PDEATHSIG = 1
@@ -281,6 +283,8 @@ class Loader(DataLoader[_Sample]):
         self.is_within_epoch = False  # one was begun, and its end has not been seen
         self.is_over = False  # the others have ended the training without this member
         self._is_collated_apart = options.get("collate_fn") not in (None, default_collate) and step.costs is None
+        whole: Any = dataset
+        self._length: Optional[int] = len(whole) if not isinstance(dataset, IterableDataset) else None  # None: nobody looks
         super().__init__(dataset, batch_sampler=batches, **options)
         vars(self)["sampler"] = batches.sampler  # DataLoader makes one that knows no set_epoch
 
@@ -315,8 +319,18 @@ class Loader(DataLoader[_Sample]):
         """An iterator is at work."""
         return self._at_work is not None
 
+    def _look_at_length(self) -> None:
+        """Tells once where the data set has grown or shrunk behind `run.loader`, which DataLoader's own samplers would follow."""
+        data: Any = self.dataset
+        length = len(data) if self._length is not None else None
+        if length != self._length and self._step.peers.position == 0:
+            _log.warning("the data set has %s samples, and had %s when run.loader was made, which are those that are dealt: run.close(again=True), and "
+                         "join again with what it has now", length, self._length)
+            self._length = None
+
     def __iter__(self) -> Any:
         check_accumulation()
+        self._look_at_length()
         began = self._step.fetching()
         source = self._fetch()
         return _Epoch(self._deliver(source, self._batches.turn, began))

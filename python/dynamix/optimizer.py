@@ -30,6 +30,7 @@ PROPORTIONAL = {"SGD"}
 WITHOUT_RULE = {"ASGD": "steps by the rate of the step before", "Rprop": "takes the rate of its first step alone"}
 REFUSED = {"LBFGS": "evaluates its closure many times in one step; a step takes one gradient here"}
 
+_RUSH = 8  # steps of the optimiser before a schedule's, of which a person is told at once
 _JOINED = "_has_joined_dynamix"  # of an optimiser's class, while a run is open
 
 
@@ -84,6 +85,12 @@ def has_joined(optimizer: Optimizer) -> bool:
 def _kinds(optimizer: Optimizer) -> List[str]:
     """The names of its class and of those above it; of the optimiser within it where it wraps one."""
     return [base.__name__ for base in type(innermost(optimizer)).__mro__]
+
+
+def is_of_torch(optimizer: Optimizer) -> bool:
+    """It is one of torch.optim, and not around another one."""
+    return innermost(optimizer) is optimizer and any(base.__module__.startswith("torch.optim.") and base.__name__ in ADAPTIVE | PROPORTIONAL
+                                                     for base in type(optimizer).__mro__)
 
 
 def is_adaptive(optimizer: Optimizer) -> Optional[bool]:
@@ -367,6 +374,7 @@ class Schedule:
                             "are left as they are")
         self.steps = 0
         self._seen = self._rushes = 0  # the optimiser's steps at the newest call, and calls in a row that came behind several
+        self._is_told = False
         original: Type[Any] = type(scheduler)
 
         def step(instance: Any, *args: Any, **kwargs: Any) -> None:
@@ -388,11 +396,13 @@ class Schedule:
 
     def _look(self, made: int) -> None:
         """Tells once of a scheduler that steps once an epoch."""
-        self._rushes = self._rushes + 1 if made > self._seen + 1 else 0 if self._rushes < 2 else self._rushes
-        self._seen = made
-        if self._rushes == 2:
+        behind, self._seen = made - self._seen, made
+        self._rushes = self._rushes + 1 if behind > 1 else 0
+        if not self._is_told and (self._rushes == 2 or behind > _RUSH):
+            self._is_told = True
             _log.warning("%s.step() comes behind several steps of the optimiser, and a scheduler of dynamix.join(scheduler=...) advances with each "
-                         "of them: leave one that steps once an epoch out of it", type(self.target).__name__)
+                         "of them: leave one that steps once an epoch out of it. Where steps were tried and taken back (to find a learning rate), "
+                         "take back the run, too: run.load_state_dict(state of before)", type(self.target).__name__)
 
     def undo(self) -> None:
         self._swap.undo()

@@ -57,7 +57,7 @@ class Stepping(Membership):
         step.settle()
         step.check_taken()
         if self._equality is not None:
-            self._equality.look(step.client.delivered.epoch, self._optimizers[0])
+            self._equality.look(step.client.delivered.epoch, self._optimizers)
         factor = self._factor(step) if not self._peers.broken else None
         if self._peers.broken:
             self._regroup()

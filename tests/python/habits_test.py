@@ -4,6 +4,7 @@ import contextlib
 import gc
 import inspect
 import io
+import itertools
 import logging
 import math
 import os
@@ -154,7 +155,30 @@ class Notebook(unittest.TestCase):
         self.assertIn("this run is closed", run(2))
 
 
+class Growing(torch.utils.data.Dataset):
+    def __init__(self):
+        self.rows = list(torch.randn(20, 3))
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, number):
+        return self.rows[number]
+
+
 class Loaders(unittest.TestCase):
+    def test_say_that_a_data_set_has_grown(self):
+        model, data = nn.Linear(3, 1), Growing()
+        with dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent="off") as run, self.assertLogs("dynamix") as told:
+            loader = run.loader(data, batch_size=4)
+            logging.getLogger("dynamix").warning("begins")
+            sizes = []
+            for _ in range(3):
+                sizes.append((sum(map(len, loader)), len(told.output)))
+                data.rows += list(torch.randn(4, 3))
+        self.assertEqual(sizes, [(20, 1), (20, 2), (20, 2)])
+        self.assertIn("the data set has 24 samples, and had 20 when run.loader was made", told.output[1])
+
     def make(self, batch_size, **options):
         model = nn.Linear(3, 1)
         run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent="off")
@@ -289,7 +313,7 @@ class Steps(unittest.TestCase):
             self.train(lambda *args, **options: (kept.clear(), Kept(*args, **options))[1], move=lambda: kept[0]())
 
     def test_of_a_schedule_that_steps_once_an_epoch(self):
-        for every, lines in ((1, 0), (5, 1)):
+        for every, lines, epochs in ((1, 0, 4), (5, 1, 4), (10, 1, 2), (5, 0, 1)):  # of 5 steps
             model = nn.Linear(3, 1)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
             schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)
@@ -297,12 +321,11 @@ class Steps(unittest.TestCase):
             loader = run.loader(torch.utils.data.TensorDataset(torch.randn(20, 3)), batch_size=4)
             with self.assertLogs("dynamix") as told:
                 logging.getLogger("dynamix").warning("begins")
-                for _ in range(4):
-                    for number, (values, ) in enumerate(loader, 1):
-                        model(values).square().mean().backward()
-                        optimizer.step()
-                        if number % every == 0:
-                            schedule.step()
+                for number, (values, ) in enumerate(itertools.chain(*(loader for _ in range(epochs))), 1):
+                    model(values).square().mean().backward()
+                    optimizer.step()
+                    if number % every == 0:
+                        schedule.step()
             run.close(again=True)
             self.assertEqual(sum("StepLR.step() comes behind several steps" in line for line in told.output), lines)
 
