@@ -262,6 +262,13 @@ def approach_beside_nans(rank, world):
     return state
 
 
+def later_factor(group, squares, square):
+    """Behind the first steps of training, in which a smaller batch keeps its rate."""
+    for _ in range(200):
+        factor = group.step(squares, square)[1]
+    return factor
+
+
 class Adaptdl(unittest.TestCase):
     def test_gain_of_a_known_state(self):
         """test_object: 1 at scale 2 without variance, 2 at scale 3 with a variance of 3 and a squared gradient of 1."""
@@ -276,13 +283,13 @@ class Adaptdl(unittest.TestCase):
                 group, base = at_scale(scale)
                 count = len(group.clients)
                 sqr = -var * base / count / 2 if sqr is None else sqr  # as far below 0 as gradients can show it
-                self.assertAlmostEqual(group.step(*squares_for(var, sqr, base, count))[1], expected, places=12)
+                self.assertAlmostEqual(later_factor(group, *squares_for(var, sqr, base, count)), expected, places=12)
 
     def test_factors_of_adascale_without_any_gradient(self):
         """test_scaling_rules_1 expects the scale, since its variance is at least 1e-6. Not the same: where nothing is known, ours raises no rate."""
         for scale in (0.5, 1, 2, 4, 10):
             group, _ = at_scale(scale)
-            self.assertEqual(group.step([0.0] * len(group.clients), 0.0)[1], min(1, scale))
+            self.assertEqual(later_factor(group, [0.0] * len(group.clients), 0.0), min(1, scale))
 
     def test_factors_of_the_other_rules(self):
         """test_scaling_rules_2 (linear) and test_scaling_rules_3 (square root)."""
