@@ -226,11 +226,6 @@ double measured_cluster::factor(std::size_t worker, belief how) const {
   return how == belief::newest ? std::exp2(now_[worker].correction) : how == belief::cautious ? cautious_factor : 1.0;
 }
 
-std::uint32_t measured_cluster::batch_within(std::size_t worker, double seconds, belief how) const {
-  const auto samples = now_[worker].curve.batch_within(seconds / factor(worker, how));
-  return whole_samples(samples, limits_.lowest, highest_[worker]);
-}
-
 measured_cluster::pace measured_cluster::pace_of(std::span<const belief> how) const {
   pace result{.factors = {}, .all_measured = true};
   result.factors.reserve(now_.size());

@@ -60,8 +60,6 @@ public:
   bool any_measured() const;
   bool measured(std::size_t worker) const { return !now_[worker].curve.empty(); }
 
-  /// What a measured worker computes within so many seconds, inside its limits.
-  std::uint32_t batch_within(std::size_t worker, double seconds, belief how) const;
   /// How many times the median worker's computing time the slowest one's is expected to be, where it could be given
   /// less: noise, and hosts that slow down in the very step. Of many somebody always does (the expected maximum), but
   /// that lengthens a step as the batch sizes do, while a host that is slow at its smallest batch size does so anyway.

@@ -149,10 +149,8 @@ void policy_controller::settle(const observation& own, const ruling& known, std:
       continue;
     const auto action = to_planned_action(static_cast<std::size_t>(chosen.vote), shape_.actions);
     const auto ruled = guidance_for(known, chosen.rank).ruled;
+    // Also where a newer window would give less: the root weighs a change against all that it may gain.
     chosen.batch = ruled == 0 ? own.assigned[i] : std::min(ruled, own.highest[i]);
-    // What was ruled on another window may be more by now than this worker computes within the step.
-    if (known.target_seconds > 0 && own.measured->measured(i))
-      chosen.batch = std::min(chosen.batch, own.measured->batch_within(i, known.target_seconds, action.how));
     chosen.reason = describe(action, known.ruled_total) + odds(chosen);
     if (!known.reason.empty())
       chosen.reason += "; " + known.reason;
