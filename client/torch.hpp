@@ -27,6 +27,7 @@
 #include <cmath>
 #include <cstdint>
 #include <dynamix/dynamix.h>
+#include <dynamix/torch_buckets.hpp>
 #include <exception>
 #include <functional>
 #include <iostream>
@@ -231,18 +232,19 @@ public:
     const bool needs_norm = measures || options_.clip_norm > 0;
     double own_square = 0;
     global_square_ = needs_norm ? 0 : -1;
-    auto bucket = pack();
-    for (auto& flat : bucket)
+    auto buckets = pack(parameters_, own > 0 || total <= 0);
+    for (auto& each : buckets)
       if (measures)
-        own_square += scale(flat, factor);
+        own_square += scale(each.values, factor);
       else
-        multiply(flat, factor);
-    for (auto& flat : bucket) {
-      group_.all_reduce_sum(flat);
+        multiply(each.values, factor);
+    for (auto& each : buckets) {
+      group_.all_reduce_sum(each.whole);
       if (needs_norm)
-        global_square_ += squares(flat);
+        global_square_ += squares(each.values);
     }
-    unpack(bucket);
+    for (auto& each : buckets)
+      unpack(each);
     if ((due & DYNAMIX_GATHER) != 0) {
       auto row = torch::zeros({DYNAMIX_ROW_COLUMNS}, torch::kInt64);
       if (!std::isfinite(own_square))
@@ -311,8 +313,6 @@ public:
   }
 
 private:
-  static constexpr std::size_t bucket_bytes = std::size_t{25} << 20;
-
   /// The run is destroyed: its training is over if nothing is thrown and the loop has come to an epoch's end.
   void leave() noexcept {
     if (finished_)
@@ -365,49 +365,6 @@ private:
     for (auto& parameter : parameters_)
       group_.broadcast(parameter);
     tell();
-  }
-
-  /// The gradients in flat tensors of one type and device each, those that backward did not reach as zeros. The same
-  /// layout on all members.
-  std::vector<torch::Tensor> pack() {
-    std::vector<torch::Tensor> buckets;
-    std::vector<torch::Tensor> parts;
-    std::size_t bytes = 0;
-    const auto close = [&] {
-      if (!parts.empty())
-        buckets.push_back(torch::cat(parts));
-      parts.clear();
-      bytes = 0;
-    };
-    for (auto& parameter : parameters_) {
-      if (!parameter.requires_grad())
-        continue;
-      if (!parameter.grad().defined())
-        parameter.mutable_grad() = torch::zeros_like(parameter);
-      const auto part = parameter.grad().reshape({-1});
-      if (!parts.empty() && (parts[0].scalar_type() != part.scalar_type() || parts[0].device() != part.device() ||
-                             bytes + part.nbytes() > bucket_bytes))
-        close();
-      parts.push_back(part);
-      bytes += part.nbytes();
-    }
-    close();
-    return buckets;
-  }
-
-  void unpack(const std::vector<torch::Tensor>& buckets) {
-    std::size_t bucket = 0;
-    std::int64_t offset = 0;
-    for (auto& parameter : parameters_) {
-      if (!parameter.requires_grad())
-        continue;
-      if (offset == buckets[bucket].numel()) {
-        ++bucket;
-        offset = 0;
-      }
-      parameter.mutable_grad().copy_(buckets[bucket].narrow(0, offset, parameter.numel()).view(parameter.sizes()));
-      offset += parameter.numel();
-    }
   }
 
   static double scale(torch::Tensor& flat, double factor) {

@@ -225,6 +225,47 @@ TEST(TorchSdk, WaitsForTheOthersWhereItsOptimiserEnds) {
   EXPECT_THAT(ranks[0].logged + ranks[1].logged, Not(HasSubstr("has ended")));
 }
 
+/// Three parameters, of which member 1 alone uses the second, in each step but the last, and nobody the third. Their
+/// values behind each step.
+std::vector<std::vector<double>> use_some(int rank, const c10::intrusive_ptr<c10d::HashStore>& store) {
+  auto options = c10d::ProcessGroupGloo::Options::create();
+  options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+  auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, 2, options);
+  std::vector<torch::Tensor> parameters;
+  for (int i = 0; i < 3; ++i)
+    parameters.push_back(torch::ones({2}, torch::dtype(torch::kFloat64).requires_grad(true)));
+  auto optimizer =
+      join(parameters, torch::optim::SGD(parameters, torch::optim::SGDOptions(0.1).momentum(0.5).weight_decay(0.1)),
+           {.batch = 1, .samples = 5, .agent = ""}, group_of(gloo));
+  auto loader = torch::data::make_data_loader(points().map(torch::data::transforms::Stack<>()),
+                                              optimizer.run().sampler(), torch::data::DataLoaderOptions());
+  std::vector<std::vector<double>> behind;
+  for ([[maybe_unused]] auto& batch : *loader) { // in the third step member 1 has no sample
+    optimizer.zero_grad();
+    (parameters[0] + (rank == 1 ? 2 * parameters[1] : parameters[0])).sum().backward();
+    optimizer.step();
+    behind.emplace_back();
+    for (const auto& parameter : parameters)
+      behind.back().push_back(parameter[0].item<double>());
+  }
+  return behind;
+}
+
+TEST(TorchSdk, LeavesParametersAloneThatNoSampleOfTheStepUses) {
+  auto store = c10::make_intrusive<c10d::HashStore>();
+  std::array<std::vector<std::vector<double>>, 2> behind;
+  std::thread other([&] { behind[1] = use_some(1, store); });
+  behind[0] = use_some(0, store);
+  other.join();
+  EXPECT_EQ(behind[0], behind[1]);
+  ASSERT_EQ(behind[0].size(), 3U);
+  EXPECT_NEAR(behind[0][0][1], 1 - 0.1 * (1 + 0.1), 1e-12) << "the mean over two samples, one of which uses it";
+  EXPECT_LT(behind[0][1][1], behind[0][0][1]);
+  EXPECT_EQ(behind[0][2][1], behind[0][1][1]) << "a stand-in alone has used it";
+  for (const auto& step : behind[0])
+    EXPECT_EQ(step[2], 1) << "used by nobody";
+}
+
 /// What a loop over `steps` tells its agent in the end; its last step throws where `throws`, and where it `leaves` the
 /// epoch it says so.
 messages::farewell farewell_of(std::size_t steps, bool throws, bool drop_last = false, bool leaves = false) {
