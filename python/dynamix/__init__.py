@@ -25,8 +25,13 @@ def _torch_problem() -> str:
     return torch_problem(torch.__version__)
 
 
-_problem = _torch_problem()
-if not _problem:
+_name = os.path.basename((getattr(sys, "argv", None) or [""])[0])
+_words = getattr(sys, "orig_argv", ())  # since Python 3.10
+# This package's own commands need no torch, and start at once since they load none.
+_is_command = _name in ("dynamix", "dynamix-node") or (
+    _name == "-m" and "-m" in _words and _words[_words.index("-m") + 1] == "dynamix")
+_problem = "" if _is_command else _torch_problem()
+if not _problem and not _is_command:
     from .checkpoint import save
     from .client import DynamixError
     from .joining import join
@@ -34,7 +39,7 @@ if not _problem:
     from .run import Run
     from .status import Status
     from .stream import Stream
-elif os.path.basename((getattr(sys, "argv", None) or [""])[0]) not in ("dynamix", "dynamix-node", "-m"):  # these commands need none
+elif _problem and _name != "-m":
     raise (ImportError if "torch" in sys.modules else ModuleNotFoundError)(_problem, name="torch")
 
 __version__ = "0.1.0"

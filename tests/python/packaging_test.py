@@ -242,6 +242,12 @@ class Command(unittest.TestCase):
             return subprocess.run([sys.executable, "-S", *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
 
         self.assertIn("tensorboard RUN", ran("-m", "dynamix", "--help").stdout)
+        with tempfile.TemporaryDirectory() as folder:  # nor does it load one that is there
+            pathlib.Path(folder, "torch.py").write_text("raise SystemExit('it was loaded')\n", encoding="ascii")
+            environment["PYTHONPATH"] += os.pathsep + folder
+            self.assertIn("tensorboard RUN", ran("-m", "dynamix", "--help").stdout)
+            self.assertIn("it was loaded", ran("-c", "import dynamix").stderr)
+            environment["PYTHONPATH"] = str(SOURCE / "python")
         shown = ran("-c", "import dynamix")
         self.assertEqual(shown.returncode, 1)
         self.assertRegex(shown.stderr.splitlines()[-1], r"ModuleNotFoundError: \S+ has no torch, .*`pip install torch` into the same environment")
