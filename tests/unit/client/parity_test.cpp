@@ -3,6 +3,7 @@
 
 #include "tests/temporary_directory.hpp"
 #include "tests/unit/client/scripted_agent.hpp"
+#include "tests/unit/has_torch.hpp"
 #include "tests/unit/trainer/tiny_training.hpp"
 
 #include <gtest/gtest.h>
@@ -245,10 +246,6 @@ protected:
     });
   }
 
-  static bool has_python() {
-    return std::system((std::string(PYTHON) + " -c 'import torch' 2>/dev/null").c_str()) == 0;
-  }
-
 private:
   struct labelled_images : torch::data::datasets::Dataset<labelled_images> {
     labelled_images(torch::Tensor all_images, torch::Tensor all_labels)
@@ -344,7 +341,7 @@ TEST_F(Parity, TheBuiltInTrainerAndBothSdksTrainAlike) {
   EXPECT_EQ(built_in[0].decisions.applied, batches_by_window.size());
   for (std::uint32_t rank = 0; rank < members; ++rank)
     expect_same(built_in[rank], cpp[rank]);
-  if (!has_python())
+  if (!has_torch(PYTHON))
     GTEST_SKIP() << PYTHON << " has no torch (pip install torch): the Python package was left out";
   const auto python = train_python();
   for (std::uint32_t rank = 0; rank < members; ++rank) {

@@ -1,4 +1,4 @@
-"""Writes a small model of a user's own as TorchScript: export_model.py FILE [KIND]."""
+"""Writes small models of a user's own as TorchScript, FOLDER/KIND.pt: export_model.py FOLDER KIND..."""
 import sys
 
 import torch
@@ -54,9 +54,10 @@ def model_of(kind: str) -> torch.nn.Module:
         torch.nn.Linear(8 * 14 * 14, 10))
 
 
-def main() -> None:
-    torch.manual_seed(1)
-    torch.jit.script(model_of(sys.argv[2] if len(sys.argv) > 2 else "residual")).save(sys.argv[1])
+def main(folder: str, *kinds: str) -> None:
+    for kind in kinds:
+        torch.manual_seed(1)
+        torch.jit.script(model_of(kind)).save(f"{folder}/{kind}.pt")
 
 
-main()
+main(*sys.argv[1:])

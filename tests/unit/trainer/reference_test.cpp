@@ -2,6 +2,7 @@
 
 #include "storage/atomic_file.hpp"
 #include "tests/temporary_directory.hpp"
+#include "tests/unit/has_torch.hpp"
 #include "trainer/model.hpp"
 #include "trainer/tensor_records.hpp"
 
@@ -18,7 +19,7 @@ using cluster::normalization_kind;
 constexpr dataset_shape images = {.channels = 3, .height = 32, .width = 32, .classes = 10};
 
 TEST(Reference, ModelsGiveWhatTheirPythonCounterpartsGive) {
-  if (std::system((std::string(PYTHON) + " -c 'import torch' 2>/dev/null").c_str()) != 0)
+  if (!has_torch(PYTHON))
     GTEST_SKIP() << PYTHON << " has no torch (apt-get install python3-torch)";
   const temporary_directory directory;
   std::string files;

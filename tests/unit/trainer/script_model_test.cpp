@@ -1,5 +1,6 @@
 #include "storage/splitmix64.hpp"
 #include "tests/temporary_directory.hpp"
+#include "tests/unit/has_torch.hpp"
 #include "tests/unit/seeds.hpp"
 #include "trainer/batch_loader.hpp"
 #include "trainer/model.hpp"
@@ -219,17 +220,20 @@ TEST_F(ScriptModel, SaysWhichShapesItExpects) {
 }
 
 TEST_F(ScriptModel, OfPythonTrains) {
-  const auto python = std::string(EXPORT_PYTHON) + " " + SOURCE + "/tests/unit/trainer/export_model.py ";
-  if (std::system((std::string(EXPORT_PYTHON) + " -c 'import torch' 2>/dev/null").c_str()) != 0)
-    GTEST_SKIP() << EXPORT_PYTHON << " has no torch (apt-get install python3-torch)";
-  ASSERT_EQ(std::system((python + directory.file("model.pt")).c_str()), 0);
-  ASSERT_EQ(check_script(options()), "");
-  const auto losses = train(build_model(options()), 0.003);
-  EXPECT_LT(losses.back(), 0.9 * losses.front());
-  for (const auto* kind : {"sdpa", "multihead", "encoder", "rms_norm"}) {
-    ASSERT_EQ(std::system((python + directory.file("model.pt") + " " + kind).c_str()), 0) << kind;
-    EXPECT_EQ(check_script(options()), "") << kind;
+  const std::string python = EXPORT_PYTHON;
+  if (!has_torch(python))
+    GTEST_SKIP() << python << " has no torch (apt-get install python3-torch)";
+  ASSERT_EQ(std::system((python + " " SOURCE "/tests/unit/trainer/export_model.py " + directory.path() +
+                         " residual sdpa multihead encoder rms_norm")
+                            .c_str()),
+            0);
+  auto wanted = options();
+  for (const auto* kind : {"sdpa", "multihead", "encoder", "rms_norm", "residual"}) {
+    wanted.script = directory.file(std::string(kind) + ".pt");
+    EXPECT_EQ(check_script(wanted), "") << kind;
   }
+  const auto losses = train(build_model(wanted), 0.003);
+  EXPECT_LT(losses.back(), 0.9 * losses.front());
 }
 
 } // namespace
