@@ -13,6 +13,9 @@ from torch.distributed.checkpoint import state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
 
+with contextlib.suppress(ImportError):  # or each member would load it for its first checkpoint
+    import torch.distributed.checkpoint._fsspec_filesystem  # noqa: F401
+
 import dynamix
 from sharded_test import CAN_WEIGHT, Layers, flat, numbers, sharded, whole
 
@@ -43,7 +46,9 @@ class Training:
         self.way, self.by_loss = way, kind == "HYBRID_SHARD"
         self.model = model_of(kind, world)
         self.optimizer = optimizer(self.model.parameters(), lr=0.01)
-        self.scheduler = torch.optim.lr_scheduler.OneCycleLR(self.optimizer, 0.02, total_steps=300)
+        # Of DTensors each step with another beta is worked out anew, which takes more computing than all the rest.
+        self.scheduler = torch.optim.lr_scheduler.OneCycleLR(self.optimizer, 0.02, total_steps=300,
+                                                             cycle_momentum=isinstance(self.model, FullyShardedDataParallel))
         self.run = dynamix.join(self.model, self.optimizer, scheduler=self.scheduler, agent="off", rule="linear" if self.by_loss else "adascale",
                                 weighting="loss" if self.by_loss else "gradients")
         self.loader = self.run.loader(numbers(SAMPLES, torch.float32), batch_size=(8, 5, 3, 6)[rank], seed=3)
