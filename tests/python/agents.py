@@ -1,5 +1,6 @@
 """Agents of this machine for a test, as `dynamix-node exec` starts them."""
 import contextlib
+import functools
 import os
 import pathlib
 import signal
@@ -14,6 +15,7 @@ import ranks  # noqa: F401  (finds the package)
 from dynamix import agent
 
 
+@functools.cache
 def program():
     """Path of a dynamix-node that starts agents; None where there is none."""
     try:

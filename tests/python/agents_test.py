@@ -1,5 +1,6 @@
 """Runs with real agents: decisions change batch sizes, no sample is lost or used twice, and training outlives its agents."""
 import collections
+import contextlib
 import io
 import json
 import logging
@@ -8,7 +9,6 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
@@ -16,6 +16,7 @@ from unittest import mock
 
 import agents
 import ranks
+import scripts
 import torch
 
 import dynamix
@@ -272,12 +273,15 @@ class Agents(unittest.TestCase):
                     self.assertRegex(done.stdout, r'(?m)^  trainer +"client"')
 
     def test_end_soon_after_a_command_that_none_of_their_processes_joined(self):
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        python = stack.enter_context(scripts.program())
         for workers, command, status, told in (
                 (3, ["true"], 0, "none of its processes has joined, by dynamix.join and run.loader"),
                 (3, ["sh", "-c", "exit 7"], 7, "the command ended with 7: its own message stands above"),
                 (3, ["sh", "-c", "exit 7"], 7, "If it is \"No module named 'dynamix'\""),
-                (2, [sys.executable, "-c", STRAY + BEGUN + "sys.exit(7)"], 7, "its own message stands above\n"),
-                (3, [sys.executable, "-c", STRAY], 1, "this training has 2 processes, and the cluster file has 3 workers")):
+                (2, [python, "-c", STRAY + BEGUN + "sys.exit(7)"], 7, "its own message stands above\n"),
+                (3, [python, "-c", STRAY], 1, "this training has 2 processes, and the cluster file has 3 workers")):
             with tempfile.TemporaryDirectory() as folder:
                 began = os.path.join(folder, "ended")
                 done = subprocess.run([agents.program(), "exec", "--workers", str(workers), "--set", "dashboard.listen=", "--run",

@@ -13,6 +13,7 @@ import unittest.mock
 
 import agents
 import ranks
+import scripts
 import torch.distributed
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -41,10 +42,11 @@ def example(name, *arguments, world=1):
         return "".join(pathlib.Path(f"{shown}-{rank}").read_text(encoding="utf-8") for rank in range(world))
 
 
-def under_torchrun(name, *arguments, **variables):
-    done = subprocess.run([*agents.torchrun(), "--nproc_per_node", "2", str(SOURCE / "examples" / name), "--agent", "off",
-                           *arguments], env={**ENVIRONMENT, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          timeout=ranks.SECONDS)
+def under_torchrun(name, *arguments):
+    with scripts.program() as python:
+        done = subprocess.run([*agents.torchrun(), "--nproc_per_node", "2", str(SOURCE / "examples" / name), "--agent", "off",
+                               *arguments], env={**ENVIRONMENT, "PYTHON_EXEC": python}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              timeout=ranks.SECONDS)
     text = done.stdout.decode(errors="replace")
     assert done.returncode == 0, text
     return text

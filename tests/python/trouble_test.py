@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
@@ -14,6 +13,7 @@ import unittest.mock
 
 import agents
 import ranks
+import scripts
 import torch
 
 import dynamix
@@ -328,8 +328,9 @@ class Trouble(unittest.TestCase):
                 file.write(SCRIPT)
             command = [agents.program(), "exec", "--workers", "2", "--out", run, "--", *agents.torchrun(),
                        "--nproc_per_node", "2", "--max_restarts", "2", script, folder]  # one more than it needs: a group may not meet
-            environment = {**os.environ, "PYTHONPATH": ranks.PACKAGE, "OMP_NUM_THREADS": "1"}
-            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=400)
+            with scripts.program() as python:  # of the ranks, which torchrun starts twice
+                environment = {**os.environ, "PYTHONPATH": ranks.PACKAGE, "OMP_NUM_THREADS": "1", "PYTHON_EXEC": python}
+                done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=400)
             self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))
             for rank in range(2):
                 with open(os.path.join(folder, f"samples-{rank}"), encoding="ascii") as file:
@@ -339,11 +340,10 @@ class Trouble(unittest.TestCase):
 
 
 class Versions(unittest.TestCase):
-    def load(self, code, **environment):
-        done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {ranks.PACKAGE!r})\n{code}"],
-                              env={**os.environ, **environment}, stderr=subprocess.PIPE, timeout=120)
-        self.assertNotEqual(done.returncode, 0)
-        return done.stderr.decode()
+    def load(self, code, **variables):
+        ended = scripts.Script(code, **variables).end()
+        self.assertNotEqual(ended.status, 0)
+        return ended.said
 
     def test_of_library_and_package_that_do_not_fit_are_told(self):
         text = self.load("from dynamix import library, structures; structures.ABI_VERSION += 1; library.load()")
