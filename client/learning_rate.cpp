@@ -27,7 +27,9 @@ learning_rate_step learning_rate::advance(std::uint64_t global_batch, const nois
   case messages::rate_rule::adascale:
     break;
   }
-  const double gain = adascale_gain(scale, base_batch, sample);
+  const double by_noise = adascale_gain(scale, base_batch, sample);
+  const double counted = scale < 1 ? std::clamp(state_.progress / messages::early_steps - 1, 0.0, 1.0) : 1;
+  const double gain = 1 + counted * (by_noise - 1);
   state_.progress += gain;
   return {base_rate_ * (adaptive_ ? std::sqrt(gain) : gain), gain};
 }
@@ -38,11 +40,8 @@ double learning_rate::adascale_gain(double scale, double base_batch, const noise
     state_.trace.add(sample.trace, decay);
     state_.gradient_square.add(sample.gradient_square, decay);
   }
-  const double counted = scale < 1 ? std::clamp(state_.progress / messages::early_steps - 1, 0.0, 1.0) : 1;
-  if (counted == 0)
-    return 1;
   // Clamped after averaging: clamping each step's estimate, which may well be negative, would bias the means upwards.
-  const double variance = counted * std::max(0.0, state_.trace.value() / base_batch);
+  const double variance = std::max(0.0, state_.trace.value() / base_batch);
   const double square = std::max(0.0, state_.gradient_square.value());
   const double denominator = variance / scale + square;
   const double lowest = std::min(1.0, scale);

@@ -34,9 +34,9 @@ struct learning_rate_step {
 ///                (Johnson et al., AdaScale SGD, arXiv 2007.05105, algorithm 1); for adaptive optimisers base *
 ///                sqrt(r).
 /// AdaScale's averages decay with 1 - S/1000 as the paper has it, with bias correction. They hold tr of one sample, not
-/// s2, so that S may change from step to step, and be below 1 or no whole number. Below 1 the variance counts for
-/// nothing in the first steps of training (messages::early_steps), and in full from twice as many on: r falls from 1 to
-/// the formula's. Progress counts steps of batch B0: r a step for adascale, S a step (that is, samples) for the others.
+/// s2, so that S may change from step to step, and be below 1 or no whole number. Below 1, r is 1 in the first steps of
+/// training (messages::early_steps), and falls from there to the formula's at twice that progress. Progress counts
+/// steps of batch B0: r a step for adascale, S a step (that is, samples) for the others.
 class learning_rate {
 public:
   /// `base_batch` > 0. `adaptive` says that the optimiser is Adam or AdamW.

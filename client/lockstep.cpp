@@ -428,7 +428,7 @@ bool lockstep::begins_small() const {
 }
 
 void lockstep::wait_for_decision() {
-  undecided_step_ = step_ + session::undecided_windows * options_.window_steps;
+  undecided_step_ = std::max(step_ + session::undecided_windows * options_.window_steps, messages::early_steps);
 }
 
 /// Training began small, or was decided to be, and now the arbitrator is gone: what nobody looks after is not left so.

@@ -104,10 +104,9 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "Most workers that one host which this file does not name may bring to an open cluster: it could otherwise take "
      "every place. Its others are told to wait.",
      closed(1, 4096)},
-    text_row(
-        "cluster", "secret_file", in<&cluster_file::secret_file>,
-        "Ignored: leave it out. Replicas of the arbitrator speak by keys alone; files of earlier runs have it.",
-        optional_path_rule),
+    text_row("cluster", "secret_file", in<&cluster_file::secret_file>,
+             "Ignored: leave it out. Replicas of the arbitrator speak by keys alone; files of earlier runs have it.",
+             optional_path_rule),
     {"cluster", "insecure", in<&cluster_file::insecure>,
      "Lets hosts without keys listen beyond loopback, although nothing authenticates a peer, and has `local` make no "
      "keys; the same as `--insecure`."},

@@ -1,7 +1,8 @@
 #pragma once
 
 /// Who sums gradients and how, how much of them each host sums where servers do, and how long that takes beside a ring.
-/// Pure, and knows no cluster file. (BytePS, OSDI'20, section 4.1, for links of any rates; equal ones give its theorem 1.)
+/// Pure, and knows no cluster file. (BytePS, OSDI'20, section 4.1, for links of any rates; equal ones give its
+/// theorem 1.)
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
 #include "exchange/group.hpp"
 
 #include "exchange/either_group.hpp"
-#include "exchange/ring.hpp"
 #include "exchange/link_rates.hpp"
+#include "exchange/ring.hpp"
 #include "exchange/server_group.hpp"
 
 #include <algorithm>

@@ -5,11 +5,8 @@
 #include "exchange/peer_links.hpp"
 #include "links/sockets.hpp"
 
-#include <poll.h>
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/fmt/ranges.h>
-#include <sys/random.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -19,7 +16,10 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <poll.h>
 #include <string>
+#include <sys/random.h>
+#include <sys/socket.h>
 #include <thread>
 #include <utility>
 
@@ -148,8 +148,8 @@ public:
     for (auto missing = own_.members.size() - 1 - position_; missing > 0;) {
       throw_if_raised(stop);
       if (steady_clock::now() > deadline)
-        throw error(fmt::format("after {} ms {} of the workers that had come have not connected",
-                                own_.join_timeout_ms, missing));
+        throw error(fmt::format("after {} ms {} of the workers that had come have not connected", own_.join_timeout_ms,
+                                missing));
       await_input();
       accept_all();
       missing -= hear(made);
@@ -258,8 +258,8 @@ std::vector<links::descriptor> meet(const place& own, store& rendezvous, const i
   std::optional<clear_meeting> in_the_clear;
   if (!own.links)
     in_the_clear.emplace(own);
-  const auto all = await_members(own, rendezvous, in_the_clear ? in_the_clear->announced() : own.links->announcement(),
-                                 stop);
+  const auto all =
+      await_members(own, rendezvous, in_the_clear ? in_the_clear->announced() : own.links->announcement(), stop);
   if (in_the_clear)
     return in_the_clear->connect(all, stop);
   auto shared = std::make_shared<connecting>();

@@ -15,7 +15,9 @@ public:
 
 std::string explain(const measured_cluster& measured, std::size_t worker, const batch_plan& chosen, double gain) {
   char noise[48] = "noise scale not measured yet";
-  if (measured.noise_scale() >= 0)
+  if (measured.early())
+    std::snprintf(noise, sizeof noise, "the first steps of training");
+  else if (measured.noise_scale() >= 0)
     std::snprintf(noise, sizeof noise, "noise scale %.0f", measured.noise_scale());
   char text[256];
   if (!measured.measured(worker))

@@ -83,7 +83,8 @@ std::string describe(const promise& promised, bool noise_known) {
 
 /// What may be compared without a noise scale, which alone tells what a larger global batch is worth: splits.
 batches best_split_of(const measured_cluster& measured, const batch_plan& wanted, std::uint64_t highest_total) {
-  return measured.split(std::clamp(wanted.total, measured.initial_total(), highest_total)).batches;
+  return measured.split(std::clamp(wanted.total, std::min(measured.least_planned(), highest_total), highest_total))
+      .batches;
 }
 
 /// Index of the validity bit of every field's group; the size of the state for groups that have none. A bit is its own.

@@ -157,8 +157,11 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
   }
   if (!totals.empty())
     largest_run_.now = agreed_total(std::move(totals));
-  if (!steps.empty())
-    early_ = agreed_total(std::move(steps)) < messages::early_steps;
+  if (!steps.empty()) { // the median; of two the larger, so that one which has not counted holds nobody up
+    const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+    std::ranges::nth_element(steps, middle);
+    early_ = *middle < messages::early_steps;
+  }
   largest_run_.newest = std::max(largest_run_.newest, largest_run_.now);
   if (std::isfinite(least_wait))
     exchange_seconds_ = mean_of(exchange_seconds_, least_wait, exchange_weight);

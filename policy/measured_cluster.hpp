@@ -105,9 +105,9 @@ public:
   std::uint32_t highest(std::size_t worker) const { return highest_[worker]; }
 
   /// What a sample is worth beside one of the initial global batch, at least: (p + B0)/(p + B), 1 where phi tells
-  /// nothing (Pollux, arXiv 2008.12260, formula 7). The critical batch p is near the noise scale phi, at times half or twice that, so it
-  /// counts as larger below B0 and as smaller above: B0 stands unless another batch gains more than phi may be wrong
-  /// by.
+  /// nothing (Pollux, arXiv 2008.12260, formula 7). The critical batch p is near the noise scale phi, at times half or
+  /// twice that, so it counts as larger below B0 and as smaller above: B0 stands unless another batch gains more than
+  /// phi may be wrong by.
   double efficiency(double total) const;
   /// What these batch sizes promise. `how`: one belief per worker; empty: average.
   batch_plan judge(std::vector<std::uint32_t> batches, std::span<const belief> how = {}) const;

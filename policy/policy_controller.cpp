@@ -57,7 +57,7 @@ private:
   cluster::policy_mode mode_;
   policy_shape shape_;
   bool planned_;
-  bool tries_votes_; ///< whatever they are predicted to gain
+  bool tries_votes_;     ///< whatever they are predicted to gain
   bool estimates_value_; ///< ppo-simple never trains the value network, so what it says is worth nothing
   std::uint64_t seed_;
   policy_network network_;

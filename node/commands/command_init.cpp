@@ -118,7 +118,8 @@ highest = 1024
   if (policy.empty())
     text += "policy = \"goodput\"\n";
   else
-    text += fmt::format(R"(policy = "ppo"
+    text +=
+        fmt::format(R"(policy = "ppo"
 policy_file = {}   # read on the arbitrator's host
 mode = {:<23} # {}
 
@@ -127,8 +128,8 @@ discount = 0.3
 gae_lambda = 0.9
 entropy_coefficient = 0.0005
 )",
-                        settings::quoted(policy), trains ? "\"train\"" : "\"infer\"",
-                        trains ? "learn while deciding; \"infer\" only decides" : "\"train\" needs dynamix-trainer, too");
+                    settings::quoted(policy), trains ? "\"train\"" : "\"infer\"",
+                    trains ? "learn while deciding; \"infer\" only decides" : "\"train\" needs dynamix-trainer, too");
   if (keys)
     text +=
         "\n[security]\nkeys = \"keys\"                  # each host has its own there, beside its copy of this file\n";

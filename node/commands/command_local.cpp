@@ -37,7 +37,8 @@ int prepare(const local_arguments& arguments, const run_directory& run, const cl
             std::ostream& err) {
   const bool resume = !arguments.resume.empty();
   if (!resume && !run.empty())
-    return refuse(err, run.path() + " exists and is not empty; choose another --out, or --resume " + shell_quoted(run.path()));
+    return refuse(err, run.path() + " exists and is not empty; choose another --out, or --resume " +
+                           shell_quoted(run.path()));
   std::string checkpoint; // each host looks for it itself
   const bool own_state = file.training.trainer == cluster::trainer_kind::built_in;
   if (const int code = resume && own_state ? find_resume_point(run, err, checkpoint) : exit_done; code != exit_done)

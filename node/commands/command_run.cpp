@@ -152,8 +152,7 @@ std::string read_reach(const std::vector<std::string>& texts, actors::host_optio
     const auto* last = text.data() + text.size();
     const auto read = std::from_chars(colon == std::string::npos ? last : text.data() + colon + 1, last, port);
     if (equals == std::string::npos || colon == std::string::npos || colon < equals || read.ptr != last ||
-        read.ec != std::errc() || port == 0 ||
-        options.file->find(text.substr(0, equals)) == nullptr)
+        read.ec != std::errc() || port == 0 || options.file->find(text.substr(0, equals)) == nullptr)
       return "--reach is " + text + "; it must be HOST=ADDRESS:PORT with a host of the cluster file";
     options.reach[text.substr(0, equals)] = {text.substr(equals + 1, colon - equals - 1), port};
   }
@@ -259,11 +258,9 @@ int train(actors::host_options options, const run_directory& run, const actors::
   if (succeeded && (completed || outcome.left))
     spdlog::info("host_ended reason={}", storage::quoted(reason));
   else if (outcome.stopped)
-    spdlog::warn("host_stopped reason={} checkpoint={}", storage::quoted(reason),
-                 storage::quoted(outcome.checkpoint));
+    spdlog::warn("host_stopped reason={} checkpoint={}", storage::quoted(reason), storage::quoted(outcome.checkpoint));
   else
-    spdlog::error("host_failed reason={} checkpoint={}", storage::quoted(reason),
-                  storage::quoted(outcome.checkpoint));
+    spdlog::error("host_failed reason={} checkpoint={}", storage::quoted(reason), storage::quoted(outcome.checkpoint));
   spdlog::default_logger()->flush();
   if (display != nullptr)
     display->end(whole ? &summary : nullptr, printable(reason));

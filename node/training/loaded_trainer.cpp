@@ -3,9 +3,10 @@
 #include "node/launch/child_process.hpp"
 #include "node/reports/commit.hpp"
 
+#include <climits>
+
 #include <algorithm>
 #include <array>
-#include <climits>
 #include <cstdio>
 #include <dlfcn.h>
 #include <fmt/core.h>
@@ -122,9 +123,9 @@ const loaded_trainer& own_trainer() {
 std::optional<cluster::file_error> refuse_learning(const cluster::cluster_file& file) {
   if (!policy::learns(file) || own_trainer().module != nullptr)
     return std::nullopt;
-  return cluster::error_at(file, "arbitrator.mode",
-                           fmt::format("arbitrator.mode is \"train\", and {}; mode = \"infer\" needs nothing",
-                                       own_trainer().problem));
+  return cluster::error_at(
+      file, "arbitrator.mode",
+      fmt::format("arbitrator.mode is \"train\", and {}; mode = \"infer\" needs nothing", own_trainer().problem));
 }
 
 std::unique_ptr<policy::learner> make_learner(const cluster::cluster_file& file,

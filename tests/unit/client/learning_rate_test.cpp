@@ -56,15 +56,26 @@ TEST(Adascale, KeepsTheBaseRateBelowTheBaseBatchInTheFirstSteps) {
   for (std::uint64_t step = 0; step < messages::early_steps; ++step)
     EXPECT_DOUBLE_EQ(scaled.advance(50, step == 0 ? noise_sample{} : seen).learning_rate, 0.1);
   EXPECT_DOUBLE_EQ(scaled.progress(), messages::early_steps);
-  double before = 1;
-  while (scaled.progress() < 2 * messages::early_steps) { // s2 counts for a growing part of it
+  while (scaled.progress() < 2 * messages::early_steps) {
     const double counted = scaled.progress() / messages::early_steps - 1;
-    const double gain = scaled.advance(50, seen).gain;
-    EXPECT_NEAR(gain, (3 * counted + 1) / (6 * counted + 1), 1e-12);
-    EXPECT_LE(gain, before);
-    before = gain;
+    EXPECT_NEAR(scaled.advance(50, seen).gain, 1 + counted * (4.0 / 7 - 1), 1e-12);
   }
-  EXPECT_NEAR(scaled.advance(50, seen).gain, 4.0 / 7, 1e-12);
+  EXPECT_DOUBLE_EQ(scaled.advance(50, seen).gain, 4.0 / 7);
+}
+
+/// With noise alone, and without a single sample, the formula says S: the rate comes down to that slowly, too.
+TEST(Adascale, LowersTheRateSlowlyBehindTheFirstSteps) {
+  for (const auto& seen : {noise_sample{}, noise_sample{.valid = true, .trace = 300, .gradient_square = -1}}) {
+    learning_rate scaled(rule::adascale, 0.1, 100, false);
+    double before = 1;
+    while (scaled.progress() < 2 * messages::early_steps) {
+      const double gain = scaled.advance(25, seen).gain;
+      EXPECT_LE(gain, before);
+      EXPECT_GT(gain, 0.97 * before);
+      before = gain;
+    }
+    EXPECT_DOUBLE_EQ(scaled.advance(25, seen).gain, 0.25);
+  }
 }
 
 TEST(Adascale, KeepsTheBaseRateAtTheBaseBatch) {

@@ -65,7 +65,7 @@ TEST_F(SmallStart, GrowsToTheInitialBatchWhereNoDecisionComes) {
   for (const auto balances : {messages::balancing::off, messages::balancing::shares}) {
     auto steps = begin({{.initial = 64, .first = 16}, {.initial = 64, .first = 16}}, {.balances = balances});
     EXPECT_EQ(steps.base_batch(), 128U) << "the learning rate is meant for that";
-    EXPECT_THAT(windows(steps, 4), Each(32));
+    EXPECT_THAT(windows(steps, 5), Each(32));
     EXPECT_EQ(step(steps), 32U) << "the step in which they come to it";
     EXPECT_EQ(step(steps), 64U);
     windows(steps, 2);

@@ -177,6 +177,21 @@ TEST_F(Guard, WithoutANoiseScaleComparesSplitsAndStopsGrowth) {
   EXPECT_EQ(review(wants({176, 88}), best(), seen, rules, {}).intervention, "");
 }
 
+/// In the first steps of training a small global batch stands, of which a larger one's samples per second say nothing.
+TEST_F(Guard, LetsASmallStartStand) {
+  run_window({16, 16});
+  for (auto& report : shard.reports) {
+    report.first_step = 0;
+    report.global_batch = 32;
+    ++report.window;
+  }
+  ++shard.window;
+  measured.measure(shard, {256, 256});
+  ASSERT_TRUE(measured.early());
+  EXPECT_EQ(ask({21, 11}).intervention, "");
+  EXPECT_EQ(ask({8, 24}).intervention, "slower than goodput") << "of splits there is something to say";
+}
+
 TEST_F(Guard, ComparesGlobalBatchesAloneWhereWorkersShareByTheirPaces) {
   const auto total = measured.judge(best()).total;
   const auto uneven = batches{8, static_cast<std::uint32_t>(total) - 8};

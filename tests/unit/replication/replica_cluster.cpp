@@ -95,8 +95,11 @@ std::string replica_cluster::directory(std::size_t voter) const {
 void replica_cluster::start(std::size_t voter) {
   auto& process = voters_[voter];
   process = {};
-  std::vector<std::string> words = {DYNAMIX_REPLICA_NODE, std::to_string(voter), directory(voter),
-                                    std::to_string(detect_ms_), std::to_string(snapshot_entries_),
+  std::vector<std::string> words = {DYNAMIX_REPLICA_NODE,
+                                    std::to_string(voter),
+                                    directory(voter),
+                                    std::to_string(detect_ms_),
+                                    std::to_string(snapshot_entries_),
                                     root_.file("keys")};
   words.insert(words.end(), ports_.begin(), ports_.end());
   process.id = spawn(std::move(words), process.input, process.output);

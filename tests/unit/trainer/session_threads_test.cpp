@@ -68,7 +68,7 @@ TEST_F(SessionThreads, SumAndCompressAsTheFileSaysWithoutChangingAParameterOfTwo
   file.training.model = cluster::model_kind::ncf;
   file.training.dataset = cluster::dataset_kind::interactions;
   file.training.interactions_scale = 0.01;
-  file.training.epochs = 0.02; // 4,000 samples
+  file.training.epochs = 0.02;                                 // 4,000 samples
   file.arbitrator.policy = cluster::policy_kind::static_batch; // nobody decides
   file.batch.initial = 100;
   std::vector<std::uint64_t> checksums;
