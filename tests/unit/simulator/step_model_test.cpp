@@ -87,6 +87,24 @@ TEST(Exchange, ThroughOneServerWaitsForItsLinkOrTheSlowestWorkerS) {
   EXPECT_DOUBLE_EQ(exchange_seconds(now), 8e6 / 1e8 + 2e-4);
 }
 
+/// Where a link is at half, where others only serve, and where half of all are at half.
+TEST(Exchange, ThroughServersTakesWhatTheFormulaPromises) {
+  const auto ratio = [](network now) {
+    now.latency_seconds = 0;
+    const double ring = exchange_seconds(now);
+    now.shares = planned_shares(now.hosts, cluster::exchange_kind::parameter_server);
+    return ring / exchange_seconds(now);
+  };
+  EXPECT_NEAR(ratio(four_workers()), 1, 1e-9);
+  EXPECT_NEAR(ratio(four_workers({1e9, 1e9, 1e9, 5e8})), 1.5, 1e-9);
+  EXPECT_NEAR(ratio(four_workers({1e9, 1e9, 1e9, 1e9, 1e9, 1e9, 1e9, 1e9})), 1.5, 1e-9);
+  auto eight = four_workers({1e9, 1e9, 1e9, 1e9, 5e8, 5e8, 5e8, 5e8});
+  eight.workers = 8;
+  for (auto& host : eight.hosts)
+    host.works = true;
+  EXPECT_NEAR(ratio(eight), 1.5, 1e-9);
+}
+
 TEST(Exchange, GoesThroughServersByItselfOnlyWhereTheyPay) {
   using enum cluster::exchange_kind;
   EXPECT_THAT(planned_shares(four_workers().hosts, automatic), IsEmpty());
