@@ -114,6 +114,10 @@ TEST_F(Refusal, OfAnUnreadableDataSet) {
 
 TEST_F(Refusal, OfAnAddressBeyondLoopbackYieldsToTheFlag) {
   write_file_beyond_loopback();
+  const auto refused = start_host("w1").wait();
+  EXPECT_EQ(refused.code, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("--insecure"));
+  EXPECT_THAT(end_of({"check", "--cluster", file()}).output, ContainsRegex("warning: .*203\\.0\\.113\\.1.*--insecure"));
   const auto ended = start({"run", "--cluster", file(), "--name", "w1", "--out", run().path(), "--insecure"}).wait();
   EXPECT_EQ(ended.code, 1) << "the flag was heeded: this is what is wrong next";
   EXPECT_THAT(ended.output, AllOf(HasSubstr("cannot listen at 203.0.113.1"), Not(HasSubstr("--insecure"))));
