@@ -137,6 +137,7 @@ void agent_link::send(const messages::any_message& what) {
                         frame ? "it is too large" : frame.error().text);
     return;
   }
+  const auto before = unread();
   const auto words = frame->view();
   const auto count = static_cast<std::uint32_t>(words.size());
   for (std::size_t i = 0; i < count_bytes; ++i)
@@ -144,6 +145,7 @@ void agent_link::send(const messages::any_message& what) {
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(words.data());
   waiting_.insert(waiting_.end(), bytes, bytes + words.size_bytes());
   flush();
+  silence_.sent(before, unread());
   if (waiting_.size() > waiting_bytes_max)
     drop("it takes nothing any more");
 }

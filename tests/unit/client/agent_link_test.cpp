@@ -73,6 +73,16 @@ TEST_F(AgentLink, GivesUpAnAgentThatHangsAndIsWelcomedByItOnceItGoesOn) {
   EXPECT_FALSE(agent_.accept(0)) << "it was called once";
 }
 
+TEST_F(AgentLink, KeepsAnAgentThatIsBehindByOneMessage) {
+  send();
+  for (int i = 0; i < 20; ++i) {
+    send();
+    pump(1); // and as much lies there as before
+    ASSERT_TRUE(link_.connected()) << i;
+    ASSERT_TRUE(agent_.read_a<messages::heartbeat>());
+  }
+}
+
 TEST_F(AgentLink, KeepsAnAgentThatReadsLateAndOneThatIsSentNothing) {
   for (int i = 0; i < 10; ++i) {
     send();

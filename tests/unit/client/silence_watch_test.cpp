@@ -25,6 +25,20 @@ TEST(SilenceWatch, WaitsForWhoTakesSomethingHoweverLittle) {
   }
 }
 
+/// Of who is looked at right behind each sending, and has taken less than that by then.
+TEST(SilenceWatch, WaitsForWhoTakesSomethingBetweenTwoSendings) {
+  silence_watch watch;
+  double now = 100;
+  for (int i = 0; i < 100; ++i, now += 1) {
+    watch.sent(i == 0 ? 0 : 700, 800);
+    EXPECT_FALSE(watch.look(now, 800)) << i;
+  }
+  for (std::size_t unread = 800; now < 205 + limit; now += 1, unread += 100) {
+    watch.sent(unread, unread + 100);
+    EXPECT_EQ(watch.look(now, unread + 100), now >= 199 + limit) << now << ": it has taken something by 199 s";
+  }
+}
+
 TEST(SilenceWatch, CountsNoneOfTheTimeInWhichItWasNotAskedButALittle) {
   silence_watch watch;
   watch.look(100, 800);
