@@ -452,6 +452,8 @@ void run::close_window(bool final) {
   const auto& planned = last_batches();
   auto rate = steps_->last_rate();
   rate.learning_rate = learning_rate_;
+  // Of this window alone, whether or not it is told.
+  const auto balance = steps_->take_balance();
   if (link_ && link_->connected()) // nobody gathers what is told before a welcome
     link_->send(messages::window_report{.host = welcome_.host,
                                         .rank = welcome_.rank,
@@ -467,7 +469,7 @@ void run::close_window(bool final) {
                                         .elapsed_seconds = elapsed_seconds(),
                                         .training = sums_.statistics(steps_->noise(), rate),
                                         .control_seconds = sums_.control_seconds,
-                                        .balance = steps_->take_balance(),
+                                        .balance = balance,
                                         .base_batch = decided_base_batch(planned),
                                         .highest_batch = steps_->options().members[position_].highest,
                                         .rule = steps_->options().rule});

@@ -203,6 +203,34 @@ TEST_F(AgentTraining, GoesOnWithoutAnAgentThatDiesAndFindsItsSuccessor) {
   EXPECT_EQ(training_->status(0).connected, 1U);
 }
 
+/// Where shares follow paces, or a worker's limit.
+class BalancedTraining : public AgentTraining {
+protected:
+  BalancedTraining() { balances_ = messages::balancing::shares; }
+};
+
+TEST_F(BalancedTraining, ReportsNoMovesOfAnOutageAsThoseOfTheWindowBehindIt) {
+  agents_[0].reset();
+  EXPECT_GOOD(training_->run(1), dynamix_limit_batch(training_->run(1), 8));
+  training_->train(20);
+  const auto told = agents_[1]->read_a<messages::window_report>();
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->balance.moves, 1U);
+  agents_[0] = std::make_unique<scripted_agent>(path(0));
+  bool back = false;
+  for (int i = 0; i < 1000 && !back; ++i) {
+    training_->train(1);
+    back = agents_[0]->accept(20);
+  }
+  ASSERT_TRUE(back);
+  agents_[0]->send(welcome_example(0));
+  training_->train(10);
+  const auto report = agents_[0]->read_a<messages::window_report>();
+  ASSERT_TRUE(report);
+  EXPECT_GT(report->first_step, 10U);
+  EXPECT_EQ(report->balance.moves, 0U);
+}
+
 TEST_F(AgentTraining, TakesDecisionsForTheOthersWhileAnAgentIsGone) {
   agents_[1].reset();
   training_->train(1);
