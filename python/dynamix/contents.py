@@ -7,7 +7,7 @@ import math
 import os
 import re
 import zlib
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
@@ -20,7 +20,7 @@ _LOOKED = 64        # items of a list that are looked at, and numbers of a tenso
 _PARTS = 32         # of a data set, at most
 _DEPTH = 4          # of data sets within others
 _TOLERANCE = 1e-3   # of the largest number: processors round differently
-_Held = Tuple[str, str, int, List[float]]  # see `other_contents`
+_Held = Tuple[str, int, List[float]]  # see `other_contents`
 _ADVICE = ("give run.loader the whole data set on all members, in the same order, and do not divide it by rank: each member is dealt samples "
            "of its own")
 
@@ -53,23 +53,18 @@ def _digest_of_subsets(dataset: Any) -> int:
 
 
 def other_contents(held: Any) -> str:
-    """What differs, of what each member's data set holds: (holder, its part, a digest of what is equal in equal data sets, numbers that are
-    about equal there). Empty where nothing is seen to: of a holder that has some parts alike, others may be drawn for each member.
+    """What differs, of what each member's data set holds: (its part, a digest of what is equal in equal data sets, numbers that are about
+    equal there). Empty where nothing is seen to.
 
-    >>> other_contents([[["data", "files", 1, []]], [["data", "files", 2, []]]])
+    >>> other_contents([[["files", 1, []]], [["files", 2, []]]])
     "member 1's data set holds other samples than member 0's (its files)"
     """
-    known = {(holder, part): (digest, numbers) for holder, part, digest, numbers in held[0]}
+    known = {part: (digest, numbers) for part, digest, numbers in held[0]}
     for member, other in enumerate(held):
-        alike: Dict[str, str] = {}  # by holder: its first part, where all that are compared differ; else empty
-        for holder, part, digest, numbers in other:
-            if (holder, part) in known:
-                before = known[holder, part]
-                differs = digest != before[0] or not _are_close(numbers, before[1])
-                alike[holder] = alike.get(holder, part) if differs else ""
-        found = next(filter(None, alike.values()), "")
-        if found:
-            return f"member {member}'s data set holds other samples than member 0's (its {found})"
+        for part, digest, numbers in other:
+            before = known.get(part, (digest, numbers))
+            if digest != before[0] or not _are_close(numbers, before[1]):
+                return f"member {member}'s data set holds other samples than member 0's (its {part})"
     return ""
 
 
@@ -102,21 +97,27 @@ def _walk(dataset: Any, name: str, depth: int) -> Iterator[_Held]:
             yield from _walk(part, f"{within}datasets[{number}]", depth - 1)
     elif isinstance(dataset, TensorDataset):
         for number, tensor in enumerate(dataset.tensors):
-            yield from _seen(f"{within}tensors[{number}]", f"{within}tensors[{number}]", tensor)
-    elif isinstance(dataset, (list, tuple, range)):
-        yield from _seen(name, name or "items", dataset)
+            yield from _seen(f"{within}tensors[{number}]", tensor)
+    elif isinstance(dataset, (list, tuple, range)) or _is_array(dataset):
+        yield from _seen(name or "items", dataset)
     elif _is_hugging_face(dataset):
         rows = dataset.with_format("arrow")  # as they are stored, and nobody's transform
-        yield _digested(name, f"{within}rows", [_exact(rows[place].to_pylist()) for place in _spread(len(dataset), 3)])
+        yield _digested(f"{within}rows", [_exact(rows[place].to_pylist()) for place in _spread(len(dataset), 3)])
     else:
-        whole: Any = dataset
-        for key, value in sorted(vars(dataset).items()):
-            if isinstance(value, Dataset) or _is_hugging_face(value):
-                yield from _walk(value, f"{within}{key}", depth - 1)
-            elif (isinstance(value, (list, tuple)) or _is_array(value)) and len(value) == len(whole):
-                yield from _seen(name, f"{within}{key}", value)
-                if isinstance(value, (list, tuple)) and _has_name(value[0]):  # which no member draws
-                    yield from _seen(f"{within}{key}", f"{within}{key}", value)
+        yield from _walk_own(dataset, within, depth)
+
+
+def _walk_own(dataset: Any, within: str, depth: int) -> Iterator[_Held]:
+    """Of a script's own class: names, and the only data set within it. What else it holds may be drawn by each member: noise, an order, seeds."""
+    holds = sorted(getattr(dataset, "__dict__", {}).items())
+    inner = [(key, value) for key, value in holds if isinstance(value, Dataset) or _is_hugging_face(value)]
+    if len(inner) == 1 and len(inner[0][1]) == len(dataset):
+        yield from _walk(inner[0][1], f"{within}{inner[0][0]}", depth - 1)
+    for key, value in holds:
+        if isinstance(value, (list, tuple)) and len(value) == len(dataset):
+            names = [_name_of(value[place]) for place in _spread(len(value), _LOOKED)]
+            if None not in names:
+                yield from _seen(f"{within}{key}", names)
 
 
 def _is_hugging_face(dataset: Any) -> bool:
@@ -129,9 +130,11 @@ def _is_array(value: Any) -> bool:
     return (of_numpy or isinstance(value, torch.Tensor)) and value.ndim > 0
 
 
-def _has_name(item: Any) -> bool:
-    """It is the name of a file, or has one in front."""
-    return isinstance(item, (str, os.PathLike)) or isinstance(item, (list, tuple)) and len(item) > 0 and _has_name(item[0])
+def _name_of(item: Any) -> Optional[str]:
+    """Of a file, or a text, which it is or has in front. None where it has none."""
+    if isinstance(item, (list, tuple)) and len(item) > 0:
+        return _name_of(item[0])
+    return os.fspath(item) if isinstance(item, (str, os.PathLike)) else None
 
 
 def _spread(count: int, most: int) -> List[int]:
@@ -154,11 +157,11 @@ def _exact(item: Any) -> Any:
     return type(item).__name__
 
 
-def _digested(holder: str, part: str, items: List[Any], numbers: Sequence[float] = ()) -> _Held:
-    return holder, part, zlib.crc32(repr(items).encode()), list(numbers)
+def _digested(part: str, items: List[Any], numbers: Sequence[float] = ()) -> _Held:
+    return part, zlib.crc32(repr(items).encode()), list(numbers)
 
 
-def _seen(holder: str, part: str, items: Any) -> Iterator[_Held]:
+def _seen(part: str, items: Any) -> Iterator[_Held]:
     """Of a list, a tensor or an array; nothing where all that is looked at is the same (a cache that is empty yet), and so tells no samples apart."""
     found = [items[place] for place in _spread(len(items), _LOOKED)]
     if _is_array(items):
@@ -167,4 +170,4 @@ def _seen(holder: str, part: str, items: Any) -> Iterator[_Held]:
     are_numbers = all(isinstance(each, float) for each in found)
     exact = [_exact(each) for each in found]
     if len(set(map(repr, found if are_numbers else exact))) > 1:
-        yield _digested(holder, part, exact, found if are_numbers else ())
+        yield _digested(part, exact, found if are_numbers else ())

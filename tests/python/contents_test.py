@@ -35,28 +35,21 @@ class Files(Dataset):
         return torch.randn(4)
 
 
-class Folder(Files):
-    """With classes, which are alike where a folder was divided evenly."""
+class Drawn(Dataset):
+    """Of a file, with what each member draws: whoever sees it alone cannot know that it is not the samples."""
 
-    def __init__(self, names, rank):
-        super().__init__(names, rank)
-        self.targets = [number % 4 for number in range(len(names))]
-
-
-class Arrays(Dataset):
-    """As a split that nobody has seeded makes them."""
-
-    def __init__(self, rank, same=()):
-        chosen = numpy.random.default_rng(rank).permutation(2 * SAMPLES)[:SAMPLES]
-        self.inputs, self.targets, self.names = VALUES.numpy()[chosen], VALUES[chosen, 0], numpy.array(NAMES)[chosen]
-        for name in same:
-            setattr(self, name, getattr(Arrays(0), name))
+    def __init__(self, rank):
+        source = numpy.random.default_rng(rank)
+        self.noise, self.order = source.random((SAMPLES, 4)), source.permutation(SAMPLES).tolist()
+        self.names = source.permutation(NAMES)[:SAMPLES]
+        self.backgrounds, self.noises = TensorDataset(part(VALUES, rank)), TensorDataset(part(VALUES, rank))
+        self.pairs = [(name, each) for name, each in zip(NAMES, self.order)]
 
     def __len__(self):
         return SAMPLES
 
     def __getitem__(self, number):
-        return self.inputs[number], self.targets[number]
+        return self.noise[number]
 
 
 class Around(Dataset):
@@ -100,12 +93,11 @@ def part(of, rank):
 
 
 DIVIDED = {
-    "draws": lambda rank: Files(part(NAMES, rank), rank),
-    "inputs": Arrays,
-    "data.inputs": lambda rank: Around(Arrays(rank)),
-    "data.draws": lambda rank: Around(Files(part(NAMES, rank), rank)),
+    "samples": lambda rank: Files(part(NAMES, rank), rank),
+    "data.samples": lambda rank: Around(Files(part(NAMES, rank), rank)),
     "data.indices": lambda rank: Around(Subset(TensorDataset(VALUES), range(rank, 2 * SAMPLES, 2))),
-    "samples": lambda rank: Folder(part(NAMES, rank), rank),
+    "data.data.indices": lambda rank: Around(Around(Subset(TensorDataset(VALUES), numpy.arange(rank, 2 * SAMPLES, 2)))),
+    "data.tensors[0]": lambda rank: Around(Subset(TensorDataset(part(VALUES, rank)), numpy.arange(SAMPLES))),
     "tensors[1]": lambda rank: TensorDataset(torch.zeros(SAMPLES), part(VALUES, rank)),
     "tensors[0]": lambda rank: TensorDataset(part(torch.arange(2 * SAMPLES), rank)),
     "datasets[1].tensors[0]": lambda rank: ConcatDataset([TensorDataset(VALUES), TensorDataset(part(VALUES, rank))]),
@@ -114,9 +106,8 @@ DIVIDED = {
 }
 WHOLE = {
     "names in folders": lambda rank: Files(NAMES, rank),
-    "arrays with own names": lambda rank: Arrays(rank, ("inputs", "targets")),
-    "arrays with own draws": lambda rank: Arrays(rank, ("names",)),
-    "arrays": lambda rank: Arrays(0),
+    "draws": Drawn,
+    "draws within": lambda rank: Around(Drawn(rank)),
     "rounded": lambda rank: TensorDataset(VALUES * (1 + 1e-6 * rank)),
     "not finite": lambda rank: TensorDataset(VALUES / (VALUES * 0)),
     "subsets": lambda rank: Subset(Files(NAMES, rank), range(SAMPLES)),
@@ -168,7 +159,7 @@ class Contents(unittest.TestCase):
             self.assertRegex(text, "the members' subsets have other samples: .*give run.loader the whole data set on all members")
 
     def test_that_a_member_cannot_describe_are_compared_as_far_as_it_does(self):
-        self.assertEqual(other_contents([[["", "a", 1, []], ["", "b", 2, []]], [["", "a", 1, []]], [["", "c", 7, []]]]), "")
+        self.assertEqual(other_contents([[["a", 1, []], ["b", 2, []]], [["a", 1, []]], [["c", 7, []]]]), "")
 
 
 if __name__ == "__main__":
