@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Any, Iterable, Iterator, Optional, Sequence, Tuple
+import sys
+from typing import Any, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -16,7 +17,7 @@ from .peers import Broken, Peers
 _log = logging.getLogger("dynamix")
 _NUMBERS = 4096      # of each parameter that are looked at
 _TOLERANCE = 1e-3    # processors round differently, and what that adds up to is no other model
-_RATE_TOLERANCE = 1e-6
+_RATE_TOLERANCE = 1e-5
 _COMES_BACK = ("; and a schedule of the script's own that steps once an epoch by its number, scheduler.step(epoch): where a member comes back, "
                "it has a new one")
 
@@ -39,12 +40,12 @@ def other_parameters(norms: Sequence[float]) -> str:
             "wrap the model in DistributedDataParallel")
 
 
-def other_rates(rates: Sequence[float]) -> str:
-    """What differs between members with these learning rates; empty where nothing does."""
-    member = _other(rates, _RATE_TOLERANCE)
+def other_rates(marks: Sequence[float]) -> str:
+    """What differs between members whose learning rates have these marks (`mark_of`); empty where nothing does."""
+    member = _other(marks, 0, _RATE_TOLERANCE)
     if member == 0:
         return ""
-    return (f"member {member} steps by another learning rate than member 0 ({rates[member]:.4g}, not {rates[0]:.4g}), so their parameters grow "
+    return (f"member {member} steps by another learning rate than member 0, in one of its optimisers' groups at least, so their parameters grow "
             "apart. Set it by what is the same on all members: ReduceLROnPlateau by a metric over all of them (all_reduce, or "
             "member 0's, broadcast)")
 
@@ -58,6 +59,15 @@ def other_states(norms: Sequence[float]) -> str:
             "differently by the same gradients: load a checkpoint of the optimiser on all members, or on none")
 
 
+def mark_of(rates: Sequence[float]) -> float:
+    """A number that differs wherever a rate does, however small beside the others, or two change places.
+
+    >>> abs(mark_of([0.5, 1e-7]) - mark_of([0.5, 1.01e-7])) > 0.01 and abs(mark_of([0.5, 0.1]) - mark_of([0.1, 0.5])) > 0.1
+    True
+    """
+    return math.fsum(math.sqrt(2 + number) * math.log(max(rate, sys.float_info.min)) for number, rate in enumerate(rates))
+
+
 _LOOKS = (other_parameters, other_rates, other_states)
 
 
@@ -68,17 +78,16 @@ def _norm_of(tensors: Iterable[torch.Tensor]) -> float:
     return norm if math.isfinite(norm) else math.nan
 
 
-def _state_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
-    """Of one of torch's own; others may keep a part of it on each member."""
+def _state_of(optimizer: torch.optim.Optimizer, shared: Set[int]) -> Iterator[torch.Tensor]:
+    """Of those parameters, by their ids, where it is one of torch's own; others may keep a part of it on each member."""
     if is_of_torch(optimizer):
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                yield from (value for value in optimizer.state.get(parameter, {}).values() if torch.is_tensor(value) and value.is_floating_point())
+        for parameter in (each for group in optimizer.param_groups for each in group["params"] if id(each) in shared):
+            yield from (value for value in optimizer.state.get(parameter, {}).values() if torch.is_tensor(value) and value.is_floating_point())
 
 
-def _other(values: Sequence[float], tolerance: float) -> int:
+def _other(values: Sequence[float], tolerance: float, least: float = 1e-12) -> int:
     """The first member whose number is not member 0's; 0 where there is none."""
-    return next((member for member, value in enumerate(values) if not math.isclose(values[0], value, rel_tol=tolerance, abs_tol=1e-12) and
+    return next((member for member, value in enumerate(values) if not math.isclose(values[0], value, rel_tol=tolerance, abs_tol=least) and
                  not (math.isnan(values[0]) and math.isnan(value))), 0)
 
 
@@ -98,9 +107,11 @@ class Equality:
         if (epoch, peers.generation) == self._looked:
             return
         self._looked = epoch, peers.generation  # also where it has told everything: a newcomer has not
-        rate = math.fsum(float(group["lr"]) for optimizer in optimizers for group in optimizer.param_groups)
-        state = _norm_of(value for optimizer in optimizers for value in _state_of(optimizer))
-        values = torch.tensor([self._norm(), rate, state], dtype=torch.float64, device="cpu")
+        shared = self._shared()
+        rates = mark_of([float(group["lr"]) for optimizer in optimizers for group in optimizer.param_groups])
+        known = {id(parameter) for parameter in shared}
+        state = _norm_of(value for optimizer in optimizers for value in _state_of(optimizer, known))
+        values = torch.tensor([_norm_of(shared), rates, state], dtype=torch.float64, device="cpu")
         try:
             rows = peers.gather(values.view(torch.int64)).wait().view(torch.float64).tolist()
         except Broken:  # the optimiser's step is dropped
@@ -114,6 +125,7 @@ class Equality:
                 if peers.position == first:
                     _log.warning("%s%s", found, _COMES_BACK if peers.elastic and find is other_rates else "")
 
-    def _norm(self) -> float:
+    def _shared(self) -> List[torch.Tensor]:
+        """The parameters that are the same on all members."""
         own = getattr(self._module, "_ddp_params_and_buffers_to_ignore", ())  # which DistributedDataParallel leaves to each member
-        return _norm_of(parameter for name, parameter in self._module.named_parameters() if parameter.requires_grad and name not in own)
+        return [parameter for name, parameter in self._module.named_parameters() if parameter.requires_grad and name not in own]

@@ -310,10 +310,11 @@ def keep_some_local(rank, _):
     script = Script(rank)
     script.run.close()
     script.called = DistributedDataParallel(model)
-    script.optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    script.optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     script.run = dynamix.join(script.called, script.optimizer, agent="off")
-    for batch in script.run.loader(data(), batch_size=4):
-        script.step(batch)
+    for _ in range(2):
+        for batch in script.run.loader(data(), batch_size=4):
+            script.step(batch)
     return script.told.getvalue(), model[1].bias.item()
 
 
@@ -518,7 +519,7 @@ class Complaints(unittest.TestCase):
 
     def test_of_rates_that_follow_a_member_s_own_metric(self):
         told, other = ranks.run(plateau, 2)
-        self.assertRegex(told, r"^member 1 steps by another learning rate than member 0 \(0\.01, not 0\.001\), .*all_reduce.*\n$")
+        self.assertRegex(told, r"^member 1 steps by another learning rate than member 0, .*all_reduce.*\n$")
         self.assertEqual(other, "")
 
     def test_of_parameters_that_begin_unequal(self):

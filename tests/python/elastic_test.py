@@ -465,7 +465,7 @@ class Schedules(unittest.TestCase):
     def test_that_begin_anew_where_a_member_comes_are_told_of(self):
         rates, told = self.check(False)
         self.assertTrue(any(one != other for one, other in rates))
-        self.assertRegex(told, r"member 1 steps by another learning rate than member 0 \(0.001, not 0.01\).*scheduler.step\(epoch\)")
+        self.assertRegex(told, r"member 1 steps by another learning rate than member 0, .*scheduler.step\(epoch\)")
 
     def test_that_are_stepped_by_the_number_of_the_epoch_are_the_same(self):
         rates, told = self.check(True)

@@ -24,14 +24,15 @@ def load_optimizer(rank, _, alone):
     return told
 
 
-def set_rate(rank, _, number):
-    """Of this group of the two that the second optimiser has."""
+def set_rates(rank, _, rates, others):
+    """Of the two groups that the second optimiser has: those, and on the second member the others."""
     script = Script(rank)
     script.run.close(again=True)
     weight, bias = script.model.parameters()
     optimizers = [torch.optim.SGD([weight], lr=0.01), torch.optim.SGD([{"params": [bias]}, {"params": []}], lr=0.01)]
     run = dynamix.join(script.called, optimizers, agent="off")
-    optimizers[1].param_groups[number]["lr"] = 0.02 if rank else 0.01
+    for group, rate in zip(optimizers[1].param_groups, others if rank else rates):
+        group["lr"] = rate
     for _, values in run.loader(data(), batch_size=8):
         script.called(values).square().mean().backward()
         for optimizer in optimizers:
@@ -48,10 +49,11 @@ class Members(unittest.TestCase):
         self.assertEqual((before, other, ranks.run(load_optimizer, 2, False)), ("", ["", ""], [["", ""]] * 2))
 
     def test_are_told_where_the_rates_of_any_group_differ(self):
-        for number in (0, 1):
-            told, other = ranks.run(set_rate, 2, number)
-            self.assertRegex(told, r"^member 1 steps by another learning rate than member 0 \(0\.04, not 0\.03\), .*\n$")
+        for rates, others in (((0.5, 1e-7), (0.5, 2e-7)), ((0.01, 0.02), (0.02, 0.01))):
+            told, other = ranks.run(set_rates, 2, rates, others)
+            self.assertRegex(told, r"^member 1 steps by another learning rate than member 0, .*\n$")
             self.assertEqual(other, "")
+        self.assertEqual(ranks.run(set_rates, 2, (0.01, 0.0), (0.01 * (1 + 1e-7), 0.0)), ["", ""])
 
 
 if __name__ == "__main__":
