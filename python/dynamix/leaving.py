@@ -30,7 +30,8 @@ _distributed: Any = torch.distributed
 _LOOK = datetime.timedelta(seconds=0.5)
 LEFT = "left in mid-epoch"
 ANOTHER_ENDED = "another worker has ended before the end of its training"
-_COLLECTIVES = ("torch.distributed.distributed_c10d", "torch.nn.parallel.distributed")  # whose functions wait for others
+_OF_STEPS = "torch.nn.parallel.distributed"  # whose functions wait for others within a step: for buffers
+_COLLECTIVES = ("torch.distributed.distributed_c10d", _OF_STEPS)  # and for what the script exchanges
 _POLL_SECONDS = 0.002
 _LOOKS = 20  # without a move, from which on other code is supposed to wait for others
 _MEMBERS_A_LOOK = 64  # of larger groups each member looks less often, so that their store is not asked more
@@ -157,7 +158,11 @@ class Notes:
                 told = "has ended its training" if note.finished else "has left"
                 return (f"member {member} {told} after {max(note.steps, 0)} steps ({note.reason}), and this one goes on: all "
                         "members must take the same steps")
-        return self.problem_of_loads() if of_step else ""
+        return ""
+
+    def problem_of_step(self) -> str:
+        """Why a collective of the present step's own cannot come to its end. Empty where it may."""
+        return self.problem() or self.problem_of_loads()
 
     def death(self) -> str:
         """Of a member that has ended without a word, for which a collective may wait. Empty where none is known."""
@@ -202,7 +207,7 @@ class Watched:
         try:
             reason = wait_for(self._work, lambda: self._why_over(notes))
         except RuntimeError:
-            reason = notes.problem()
+            reason = notes.problem_of_step()
             if not reason:
                 raise
         if reason:
@@ -213,7 +218,7 @@ class Watched:
     def _why_over(self, notes: Notes) -> str:
         """Of a death at the second look: what that member has sent may be all that is needed."""
         before, self._death = self._death, notes.death()
-        return notes.problem() or (self._death if before else "")
+        return notes.problem_of_step() or (self._death if before else "")
 
     def _has_ended(self) -> bool:
         """Behind a cut, or soon."""
@@ -226,7 +231,7 @@ class Watched:
 
 def watch(notes: Notes) -> threading.Thread:
     """Ends a collective of the script's own for which the thread that trains waits, where another member has left that had to take
-    part, or one within a step where another waits to load a state. Runs until this member leaves, or the store has gone."""
+    part, or one of a step where another waits to load a state. Runs until this member leaves, or the store has gone."""
     thread = threading.Thread(target=_watch, args=(notes,), name="dynamix", daemon=True)
     thread.start()
     return thread
@@ -241,7 +246,8 @@ def _watch(notes: Notes) -> None:
         except RuntimeError:  # nobody learns anything any more, and torch would tell of each look
             return
         frame: Any = sys._current_frames().get(notes.thread)
-        is_collective = frame is not None and frame.f_globals.get("__name__") in _COLLECTIVES
+        place = None if frame is None else frame.f_globals.get("__name__")
+        is_collective = place in _COLLECTIVES
         if not has_left and not is_collective:  # a frame that is kept would keep its tensors
             at, looks = None, 0
             continue
@@ -250,7 +256,9 @@ def _watch(notes: Notes) -> None:
         if frame is None or looks < (1 if is_collective else _LOOKS):
             continue
         # Elsewhere, or behind the loop, it may be an evaluation that takes its time, and those that have finished wait for its end.
-        left = notes.problem(of_step=is_collective and notes.is_within_step()) if has_left else notes.problem_of_loads()
+        left = notes.problem(of_step=is_collective and notes.is_within_step()) if has_left else ""
+        if not left and place == _OF_STEPS:  # in the script's own, a member may wait for another one that comes to load its state late
+            left = notes.problem_of_loads()
         if left:
             _log.error("%s; what this one waits for is ended", left)
             notes.cut()

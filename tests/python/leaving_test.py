@@ -299,13 +299,17 @@ def join_as_over_nccl(rank, world):
 class Looks(unittest.TestCase):
     """Of the thread that ends what another one waits for."""
 
-    def look(self, module, finished, within=True, steps=3, own=3):
-        """Whether it cuts, in some hundred looks at a thread that waits in code of that module."""
+    def look(self, module, finished, within=True, steps=3, own=3, loads=False):
+        """Whether it cuts, in some hundred looks at a thread that waits in code of that module. `loads`: the other one has not left, and waits
+        to load a state."""
         with mock.patch.object(leaving, "_LOOK", datetime.timedelta(seconds=0.001)):
             notes, cut = leaving.Notes([0, 1], 0), threading.Event()
             notes._store = torch.distributed.HashStore()
-            notes._store.set("1", json.dumps([steps, finished, "completed"]))
-            notes._store.set("left", "")
+            if loads:
+                notes._store.set("load 0", json.dumps([1, steps]))
+            else:
+                notes._store.set("1", json.dumps([steps, finished, "completed"]))
+                notes._store.set("left", "")
             notes.steps_done, notes.is_within_step, notes.cut = lambda: own, lambda: within, cut.set
             lock = threading.Lock()
             lock.acquire()
@@ -332,6 +336,11 @@ class Looks(unittest.TestCase):
             self.assertTrue(self.look("torch.distributed.distributed_c10d", False, within=False))
             self.assertTrue(self.look("script", False, within=False))
             self.assertTrue(self.look("script", True, steps=2))
+
+    def test_end_a_step_where_another_loads_a_state_and_no_collective_of_the_scripts_own(self):
+        with self.assertLogs("dynamix", "ERROR"):
+            self.assertTrue(self.look("torch.nn.parallel.distributed", False, loads=True))
+        self.assertFalse(self.look("torch.distributed.distributed_c10d", False, loads=True))
 
     def test_leave_what_may_be_an_evaluation_behind_the_last_step(self):
         for module, within in (("script", True), ("script", False), (None, True), ("torch.distributed.checkpoint.filesystem", True),
