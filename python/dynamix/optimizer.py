@@ -394,6 +394,10 @@ class Schedule:
         """The scheduler."""
         return self._swap.target
 
+    def restore(self, steps: int, made: int) -> None:
+        """Goes on behind so many steps of it. `made`: by the optimiser in this process, also those that are taken back."""
+        self.steps, self._seen, self._rushes = steps, made, 0
+
     def _look(self, made: int) -> None:
         """Tells once of a scheduler that steps once an epoch."""
         behind, self._seen = made - self._seen, made

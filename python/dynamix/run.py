@@ -508,7 +508,7 @@ class Run(Stepping):
             step.client.restore(bytearray(words), limits)
         step.progress = step.client.status().progress
         for schedule, steps in zip(self._schedules, state["schedules"]):
-            schedule.steps = int(steps)
+            schedule.restore(int(steps), self.steps_made)
 
     # The end
 

@@ -329,6 +329,25 @@ class Steps(unittest.TestCase):
             run.close(again=True)
             self.assertEqual(sum("StepLR.step() comes behind several steps" in line for line in told.output), lines)
 
+    def test_that_were_tried_and_taken_back_are_not_told_of(self):
+        model = nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)
+        run = dynamix.join(model, optimizer, scheduler=schedule, agent="off")
+        loader = run.loader(torch.utils.data.TensorDataset(torch.randn(80, 3)), batch_size=4)
+        before = run.state_dict()
+        with self.assertNoLogs("dynamix"):
+            for search in (True, False):
+                for values, in loader:
+                    model(values).square().mean().backward()
+                    optimizer.step()
+                    if not search:
+                        schedule.step()
+                if search:
+                    run.load_state_dict(before)
+        self.assertEqual(schedule.last_epoch, run.status.step)
+        run.close(again=True)
+
     def test_of_a_schedule_that_is_chained_stay_at_its_end(self):
         model = nn.Linear(3, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
