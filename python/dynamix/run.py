@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import math
+import multiprocessing
 import operator
 import os
 import threading
@@ -549,6 +550,7 @@ class Run(Stepping):
             self._step.release()
         if self._client is not None:
             rests = rests and succeeded and self._linked and self._hosted is None and self._step is not None and not self._client.status().stop
+            rests = rests and multiprocessing.parent_process() is None  # such a process may end by os._exit, behind which nobody says anything
             try:
                 if self._step is not None:
                     if succeeded and self._linked and not self._peers.elastic:
