@@ -121,22 +121,6 @@ def train_again(rank, world, sockets):
     return taken, refused
 
 
-def train_as_frameworks_do(rank, world, sockets):
-    """In a process that multiprocessing has forked. Why another join is refused behind the end."""
-    model = torch.nn.Linear(8, 1)
-    run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.01), agent=sockets)
-    run.loader(torch.utils.data.TensorDataset(torch.arange(40), torch.randn(40, 8)), batch_size=8)
-    run.close_now("completed", True, rests=True)
-    limit = time.monotonic() + ranks.SECONDS
-    while os.path.exists(os.path.join(sockets, f"{rank}.sock")) and time.monotonic() < limit:
-        time.sleep(0.05)
-    try:
-        dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.01), agent=sockets)
-    except dynamix.DynamixError as problem:
-        return str(problem)
-    return ""
-
-
 def train_behind_a_refusal(rank, world, sockets):
     """How many samples a run has trained, behind a join that was refused."""
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Embedding(8, 2, sparse=True))
@@ -265,12 +249,6 @@ class Agents(unittest.TestCase):
         for _, (beside, behind) in results:
             self.assertRegex(beside, "this process has joined the agent at .* already: close\\(\\) that run")
             self.assertRegex(behind, "has told it that training is over: close\\(again=True\\)")
-
-    def test_learn_at_once_that_a_framework_has_trained_in_a_forked_process(self):
-        with agents.started(2) as started:
-            for refused in ranks.run(train_as_frameworks_do, 2, started.sockets):
-                self.assertIn("has told it that training is over", refused)
-        self.assertEqual(started.status, 0, started.said)
 
     def test_serve_a_process_whose_first_join_was_refused(self):
         with agents.started(2) as started:
