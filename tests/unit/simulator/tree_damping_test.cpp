@@ -16,7 +16,7 @@
 namespace dynamix::simulator {
 namespace {
 
-constexpr std::uint64_t seeds = 6;
+constexpr std::uint64_t runs = 6;
 constexpr int windows = 200;
 
 /// Windows of a run that changed the global batch by more than 2 %.
@@ -50,7 +50,7 @@ TEST(LateTree, MovesNoMoreThanOneArbitrator) {
   const std::vector<std::uint8_t> parameters(policy.begin(), policy.end());
   int central = 0;
   int tree = 0;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= runs; ++seed) {
     what.file.seed = seed;
     central += count_moves(what, policy::make_controller(what.file, parameters), seed);
     tree += count_moves(what, std::make_unique<testing::late_tree>(what.file, parameters), seed);
