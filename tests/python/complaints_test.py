@@ -310,7 +310,7 @@ def keep_some_local(rank, _):
     script = Script(rank)
     script.run.close()
     script.called = DistributedDataParallel(model)
-    script.optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    script.optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
     script.run = dynamix.join(script.called, script.optimizer, agent="off")
     loader = script.run.loader(data(), batch_size=4)
     for batch in itertools.chain(loader, loader):
@@ -535,7 +535,7 @@ class Complaints(unittest.TestCase):
     def test_of_parameters_that_members_have_for_themselves(self):
         (told, one), (other, another) = ranks.run(keep_some_local, 2)
         self.assertEqual((told, other), ("", ""))
-        self.assertGreater(abs(another - one), 0.05)
+        self.assertGreater(another, one + 0.1)
         self.assertEqual(ranks.run(shard, 2), [[], []])
 
     def test_of_batches_whose_rows_are_no_samples(self):
