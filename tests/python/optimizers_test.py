@@ -181,10 +181,12 @@ def follow_adascale(rank, world, wrap):
     optimizer = {"bare": lambda: kind(model.parameters(), lr=0.1), "around": lambda: Outer(kind(model.parameters(), lr=0.1)),
                  "zero": lambda: ZeroRedundancyOptimizer(model.parameters(), kind, lr=0.1)}[wrap]()
     run = dynamix.join(model, optimizer, agent="off", rule="adascale")
-    for values, in run.loader(tensors(20), batch_size=4):
-        optimizer.zero_grad()
-        model(values).square().mean().backward()
-        optimizer.step()
+    loader = run.loader(tensors(20), batch_size=4)
+    for _ in range(45):  # the last step of an epoch has half the samples, and a smaller rate once training is behind its first steps
+        for values, in loader:
+            optimizer.zero_grad()
+            model(values).square().mean().backward()
+            optimizer.step()
     run.close()
     return used
 
