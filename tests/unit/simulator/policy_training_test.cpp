@@ -63,7 +63,7 @@ TEST(PolicyTraining, BeginsTheNextEpisodeWhereOneHasEnded) {
 
 TEST(PolicyTraining, SaysThatRunsAreTooShortForARollout) {
   auto brief = small_cluster();
-  brief.file.training.epochs = 0.1;
+  brief.file.training.epochs = 0.02;
   policy_training training({brief}, small(), policy::make_learner);
   EXPECT_THAT(refusal([&] { training.run_round(); }), HasSubstr("no environment gave a rollout of ppo.horizon = 8"));
 }
