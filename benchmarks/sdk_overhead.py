@@ -18,7 +18,7 @@ import tempfile
 import time
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "python"), str(pathlib.Path(__file__).resolve().parent / "peer_scripts")]
 
 import torch
 import torch.distributed
@@ -27,17 +27,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import dynamix
-
-
-def lenet():
-    return nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(),
-                         nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(),
-                         nn.Linear(84, 10))
-
-
-def small_mlp():
-    """109,000 parameters, as in the job "equal" of benchmarks/peers."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
+from bench import lenet, mlp as small_mlp
 
 
 def mlp():

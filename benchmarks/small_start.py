@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How training should begin: with how much of the initial global batch, for how many steps, at which learning rate.
 
-    python3 benchmarks/small_start.py --models mlp,lenet --batch 128
+    benchmarks/small_start.py --models mlp,lenet --batch 128
 
 Real gradients in one process on a virtual clock: a step of b samples takes b + --fixed, whoever computes them. Each course is trained
 from --seeds starts in --orders orders of the samples, and judged at the times in which the initial batch throughout has had 3,000,
@@ -21,15 +21,6 @@ import bench  # noqa: E402
 SAMPLES, HELD_OUT, LENGTH = 8000, 1000, 32
 AT = (3000, 6000, 12000)  # samples of the initial batch's course
 GROWS_EVERY = 10          # steps, to twice as many, once it is not small any more
-
-
-def lenet():
-    return nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
-                         nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10))
-
-
-def mlp():
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
 
 
 def vgg():
@@ -86,9 +77,9 @@ def text_windows():
 
 
 def task(name):
-    """Model, optimiser, its learning rate, and the power of a gain that the rate follows: AdaScale's for SGD, its root for Adam."""
-    made, optimizer, rate = {"mlp": (mlp, "sgd", 0.05), "lenet": (lenet, "sgd", 0.05), "vgg": (vgg, "sgd", 0.03),
-                             "residual": (Residual, "sgd", 0.1), "lenet-adam": (lenet, "adam", 2e-3),
+    """What makes the model, its optimiser and learning rate, the samples to train on and those held out."""
+    made, optimizer, rate = {"mlp": (bench.mlp, "sgd", 0.05), "lenet": (bench.lenet, "sgd", 0.05), "vgg": (vgg, "sgd", 0.03),
+                             "residual": (Residual, "sgd", 0.1), "lenet-adam": (bench.lenet, "adam", 2e-3),
                              "transformer": (Transformer, "adam", 6e-3)}[name]
     if made is Transformer:
         letters, train, held_out = text_windows()
@@ -96,10 +87,10 @@ def task(name):
     return made, optimizer, rate, bench.images("train", SAMPLES), bench.images("t10k", HELD_OUT)
 
 
-def train(name, options, small, hold, lowers, seed, order):
-    """Held-out losses at the times of AT. Begins with `small` samples for `hold` steps; `lowers`: the rate follows AdaScale's gain at a
-    noise scale of --phi, else it stays."""
-    make, optimizer, rate, (inputs, targets), held_out = task(name)
+def train(given, options, small, hold, lowers, seed, order):
+    """Held-out losses of a task at the times of AT. Begins with `small` samples for `hold` steps; `lowers`: the rate follows AdaScale's
+    gain at a noise scale of --phi (its root for Adam), else it stays."""
+    make, optimizer, rate, (inputs, targets), held_out = given
     torch.manual_seed(seed)
     model = make()
     steps = (torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9) if optimizer == "sgd" else
@@ -144,9 +135,10 @@ def main():
                *((f"a quarter for {steps} steps", quarter, steps, False) for steps in (12, 50, 100, 200)),
                ("an eighth for 50 steps", options.batch // 8, 50, False)]
     for name in options.models.split(","):
+        given = task(name)
         print(f"{name}, initial batch {options.batch}, {options.fixed} fixed")
         for title, *course in courses:
-            runs = [train(name, options, *course, seed, order)
+            runs = [train(given, options, *course, seed, order)
                     for seed in range(1, options.seeds + 1) for order in range(1, options.orders + 1)]
             means, spreads = ([f"{of(losses):.3f}" for losses in zip(*runs)] for of in (statistics.mean, statistics.stdev))
             print(f"  {title:42} {' '.join(means)}   +- {' '.join(spreads)}   worst {max(losses[-1] for losses in runs):.3f}", flush=True)

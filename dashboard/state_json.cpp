@@ -83,7 +83,8 @@ void add_workers(json_text& json, const ledger::run& run, columns wanted) {
   json.column("decided_batch", workers, [](worker one) { return one.decided_batch; });
   json.column("samples", workers, [](worker one) { return one.samples; });
   const auto timed = [](worker one) { return timed_steps(one.report.training) > 0; };
-  json.column("samples_per_second", workers, [&](worker one) { return timed(one) ? one.samples_per_second : not_known; });
+  json.column("samples_per_second", workers,
+              [&](worker one) { return timed(one) ? one.samples_per_second : not_known; });
   json.column("step_seconds", workers,
               [&](worker one) { return timed(one) ? one.report.training.iteration_seconds : not_known; });
   json.column("accuracy", workers, [&run](worker one) { return run.course().accuracy_of(one.report); });
@@ -119,10 +120,12 @@ void add_means(json_text& json, const ledger::run& run) {
     json.member("step_seconds", timed(worker.step_seconds)).member("compute_seconds", timed(worker.compute_seconds));
     json.member("exchange_seconds", timed(worker.exchange_seconds)).member("data_seconds", timed(worker.data_seconds));
     json.member("moved_samples", worker.moved_samples).key("time").open_object();
-    json.member("compute_seconds", worker.time.compute_seconds)
-        .member("cpu_wait_seconds", worker.time.cpu_wait_seconds);
-    json.member("network_seconds", worker.time.network_seconds).member("barrier_seconds", worker.time.barrier_seconds);
-    json.member("other_seconds", worker.time.other_seconds).close_object().close_object();
+    const auto split = [known = is_known(worker.time)](double seconds) { return known ? seconds : not_known; };
+    json.member("compute_seconds", split(worker.time.compute_seconds));
+    json.member("cpu_wait_seconds", split(worker.time.cpu_wait_seconds));
+    json.member("network_seconds", split(worker.time.network_seconds));
+    json.member("barrier_seconds", split(worker.time.barrier_seconds));
+    json.member("other_seconds", split(worker.time.other_seconds)).close_object().close_object();
   }
   json.close_array();
 }

@@ -145,7 +145,7 @@ plan_result parse(settings::toml_reader reader) {
 
 constexpr auto no_worker = "; no host of the cluster file has the role \"worker\"";
 
-/// Whether a target's name is a role or a rank; `bad` says what is wrong with a rank.
+/// Whether a target's name is a role or a rank; `bad` says why it can hit nobody.
 bool is_role(const std::string& target, const cluster::cluster_file& file, std::string& bad) {
   static constexpr std::string_view roles[] = {"worker", "workers", "arbitrator", "arbitrators", "leader", "random"};
   if (std::ranges::find(roles, target) != std::end(roles)) {

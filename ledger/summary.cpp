@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
 #include <set>
 
 namespace dynamix::ledger {

@@ -44,14 +44,16 @@ double log2_ratio(double measured, double expected) {
   return bounded(std::log2(measured / expected), -10, 10);
 }
 
+std::uint64_t at_place(std::vector<std::uint64_t>& numbers, std::size_t place) {
+  const auto found = numbers.begin() + static_cast<std::ptrdiff_t>(place);
+  std::ranges::nth_element(numbers, found);
+  return *found;
+}
+
 /// The global batch that ran, which all workers of a window say alike: the median, so that one that claims another does
 /// not move the bounds of plans. Of two that differ the smaller; 0 of none.
 std::uint64_t agreed_total(std::vector<std::uint64_t> said) {
-  if (said.empty())
-    return 0;
-  const auto middle = said.begin() + static_cast<std::ptrdiff_t>((said.size() - 1) / 2);
-  std::ranges::nth_element(said, middle);
-  return *middle;
+  return said.empty() ? 0 : at_place(said, (said.size() - 1) / 2);
 }
 
 std::optional<cluster::learning_rate_rule> rule_of(messages::rate_rule rule) {
@@ -157,11 +159,8 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
   }
   if (!totals.empty())
     largest_run_.now = agreed_total(std::move(totals));
-  if (!steps.empty()) { // the median; of two the larger, so that one which has not counted holds nobody up
-    const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
-    std::ranges::nth_element(steps, middle);
-    early_ = *middle < messages::early_steps;
-  }
+  if (!steps.empty()) // of two the larger: one that says too few holds nobody up
+    early_ = at_place(steps, steps.size() / 2) < messages::early_steps;
   largest_run_.newest = std::max(largest_run_.newest, largest_run_.now);
   if (std::isfinite(least_wait))
     exchange_seconds_ = mean_of(exchange_seconds_, least_wait, exchange_weight);

@@ -93,13 +93,13 @@ void learn(arbitrator_pointer self, const std::vector<messages::trajectory>& rol
           });
 }
 
-/// What workers are measured with, how they exchange gradients, and what has gone wrong on them, are events, not parts of
-/// every row.
-void tell_choices(arbitrator_pointer self, policy::judged_window& window) {
+/// What workers are measured with, how they exchange gradients, and what has gone wrong on them, are events, not parts
+/// of every row.
+void tell_reported(arbitrator_pointer self, policy::judged_window& window) {
   for (auto& worker : window.workers) {
-    const auto tell = [&](ledger::event_kind kind, const std::string& choice, const std::string& host) {
-      if (!choice.empty() && !worker.stale)
-        write_row(self, ledger::event{kind, host, choice});
+    const auto tell = [&](ledger::event_kind kind, const std::string& text, const std::string& host) {
+      if (!text.empty() && !worker.stale)
+        write_row(self, ledger::event{kind, host, text});
     };
     tell(ledger::event_kind::telemetry, std::exchange(worker.report.telemetry_choice, {}), worker.report.host);
     tell(ledger::event_kind::exchange, std::exchange(worker.report.exchange_choice, {}), "");
@@ -125,7 +125,7 @@ void join(arbitrator_pointer self, const message<messages::shard_window>& receiv
     return;
   auto verdict = state.judge->join(*window);
   self->send(state.aggregator, atom::guide_v, pack_checked(verdict.known));
-  tell_choices(self, verdict.window);
+  tell_reported(self, verdict.window);
   write_row(self, std::move(verdict.window));
   ledger::tree by{
       .known = std::move(verdict.known), .accounts = window->accounts, .votes = {}, .untrained = window->untrained};
@@ -159,7 +159,7 @@ void decide_for_all(arbitrator_pointer self, const messages::shard_report& all) 
   auto& state = self->state;
   const auto began = std::chrono::steady_clock::now();
   auto verdict = state.judge->consider(all);
-  tell_choices(self, verdict.window);
+  tell_reported(self, verdict.window);
   tell_doubts(self, all.generation, verdict.doubted);
   verdict.window.decide_seconds = seconds_since(began);
   // Before the decisions leave: the trace bounds clocks by what came before and after it.

@@ -27,6 +27,18 @@ def images(prefix, count):
     return (values - 0.286) / 0.353, read(f"{prefix}-labels-idx1-ubyte.gz", 1)[:count].long()
 
 
+def lenet():
+    return torch.nn.Sequential(torch.nn.Conv2d(1, 6, 5, padding=2), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Conv2d(6, 16, 5),
+                               torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(400, 120), torch.nn.ReLU(),
+                               torch.nn.Linear(120, 84), torch.nn.ReLU(), torch.nn.Linear(84, 10))
+
+
+def mlp():
+    """109,000 parameters."""
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64), torch.nn.ReLU(),
+                               torch.nn.Linear(64, 10))
+
+
 class Job:
     """The job of this process, as benchmarks/peers has written it into $PEERS_JOB."""
 
@@ -59,14 +71,7 @@ class Job:
         """The same at the start in all processes."""
         self.wait_for_all()
         torch.manual_seed(self.told["seed"])
-        if self.told["model"] == "lenet":
-            layers = [torch.nn.Conv2d(1, 6, 5, padding=2), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Conv2d(6, 16, 5),
-                      torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(400, 120), torch.nn.ReLU(),
-                      torch.nn.Linear(120, 84), torch.nn.ReLU(), torch.nn.Linear(84, 10)]
-        else:
-            layers = [torch.nn.Flatten(), torch.nn.Linear(784, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64), torch.nn.ReLU(),
-                      torch.nn.Linear(64, 10)]
-        return torch.nn.Sequential(*layers)
+        return lenet() if self.told["model"] == "lenet" else mlp()
 
     def optimizer(self, model):
         return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)

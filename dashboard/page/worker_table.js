@@ -53,8 +53,8 @@ export const wholeColumns = [
 /** The workers as the table wants them: columns, here of means over the whole run. */
 export function means({ workers }, all) {
   const column = (name) => all.map((one) => one[name]);
-  const known = all.some(({ time }) => time?.compute_seconds > 0);
-  const part = (name) => all.map(({ time }) => time?.[name + "_seconds"] ?? 0);
+  const part = (name) => all.map(({ time }) => time[name + "_seconds"]);
+  const unless = (name, known) => all.map((one) => (one.time.compute_seconds === null ? one[name] : known(one)));
   const newest = (name) => {
     const values = new Map(workers.name.map((host, i) => [host, workers[name][i]]));
     return all.map(({ host }) => values.get(host) ?? null);
@@ -63,8 +63,8 @@ export function means({ workers }, all) {
   return {
     ...Object.fromEntries(columns.map((name) => [name, column(name)])),
     name: column("host"), state: newest("state").map((state) => state ?? "waiting"), batch_highest: newest("batch_highest"), stale: all.map(() => false),
-    parts: { compute: known ? part("compute") : column("compute_seconds"), cpu_wait: part("cpu_wait"), network: part("network"),
-      barrier: part("barrier"), exchange: known ? all.map(() => 0) : column("exchange_seconds"), data: column("data_seconds"),
+    parts: { compute: unless("compute_seconds", ({ time }) => time.compute_seconds), cpu_wait: part("cpu_wait"), network: part("network"),
+      barrier: part("barrier"), exchange: unless("exchange_seconds", () => 0), data: column("data_seconds"),
       other: part("other") },
   };
 }

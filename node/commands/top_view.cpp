@@ -71,9 +71,10 @@ std::vector<fields> head(const json& from_run, const json& from_now, const json&
        fmt::format("{} ({}) version {}", text(run("policy")), text(run("mode")), whole(now("policy_version"))),
        text(now("phase")), "generation " + whole(now("generation")), "window " + whole(now("window")),
        duration(number(now("elapsed_seconds")))},
-      {fmt::format(
-           "samples {}{}", whole(now("samples")),
-           planned > 0 ? fmt::format(" of {} ({})", whole(run("planned_samples")), percent(1 - left / planned, 0)) : ""),
+      {fmt::format("samples {}{}", whole(now("samples")),
+                   planned > 0
+                       ? fmt::format(" of {} ({})", whole(run("planned_samples")), percent(1 - left / planned, 0))
+                       : ""),
        whole(now("samples_per_second")) + "/s"},
       {fmt::format("test accuracy {}{}",
                    evaluation.is_object() ? percent(number(at(evaluation, "test_accuracy")), 1) : "-",
@@ -266,10 +267,7 @@ std::optional<std::vector<std::string>> draw_top(const std::string& from, const 
   add("\x1b[1m", table.front());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const bool lost = text(at(at(workers, "state"), rows[i])) == "lost";
-    add(lost                                          ? "\x1b[31m"
-        : at(at(workers, "guarded"), rows[i]) == true ? "\x1b[33m"
-                                                      : "",
-        table[i + 1]);
+    add(lost ? "\x1b[31m" : at(at(workers, "guarded"), rows[i]) == true ? "\x1b[33m" : "", table[i + 1]);
   }
   if (rows.size() < count)
     add("", fmt::format("... and {} that compute faster", grouped(count - rows.size())));

@@ -80,7 +80,7 @@ cluster::cluster_file file_of_run(const launch_options& options) {
 ///   training -> failing   a host has died before training began, or the last worker was given up; the others end
 ///   training -> stopping  a stop was asked for, and passed on
 ///   training -> finishing a worker has ended well: nobody is started again
-///            -> ending    all workers have ended; the arbitrator has the last word, for as long as guests train
+///            -> ending    nobody trains any more, no guest either; the arbitrator has the last word
 ///   each of these, when its time is over -> terminated -> killed
 class launched_run {
 public:
@@ -200,9 +200,7 @@ private:
     });
   }
   /// It runs, or is started again.
-  bool arbitrator_goes_on() const {
-    return processes_.any_running(false) || processes_.restart_pending(false);
-  }
+  bool arbitrator_goes_on() const { return processes_.any_running(false) || processes_.restart_pending(false); }
 
   bool for_clients() const { return options_.file.training.trainer == cluster::trainer_kind::client; }
   bool is_worker(const std::string& host) const { return options_.file.find(host)->has(cluster::role::worker); }
@@ -318,19 +316,18 @@ private:
     if (plan.escalate)
       return give_up(host, died + " too often", how);
     died_at_seconds_.try_emplace(host, now_seconds());
-    output_.problem(
-        fmt::format("warning: {}; restarting ({} of {} within {} s){}", died, plan.failures, rules_.max_restarts,
-                    fixed(rules_.period_seconds, 0),
-                    arbitrator_gone_ && !is_worker(host) ? "; training goes on without decisions" : ""));
+    output_.problem(fmt::format("warning: {}; restarting ({} of {} within {} s){}", died, plan.failures,
+                                rules_.max_restarts, fixed(rules_.period_seconds, 0),
+                                arbitrator_gone_ && !is_worker(host) ? "; training goes on without decisions" : ""));
   }
 
   void give_up(const std::string& host, const std::string& died, const std::string& how) {
     died_at_seconds_.erase(host);
     outcome_.given_up.insert(host);
     const bool rest = anybody_trains();
-    const std::string text = died + " and is given up; " +
-                             (arbitrator_gone_ && !is_worker(host) ? "training goes on without decisions"
-                                                                   : "the run goes on without it");
+    const std::string text =
+        died + " and is given up; " +
+        (arbitrator_gone_ && !is_worker(host) ? "training goes on without decisions" : "the run goes on without it");
     outcome_.warnings.push_back(text);
     output_.problem("warning: " + text);
     if (rest)
@@ -347,7 +344,7 @@ private:
   void restart() {
     for (const auto& one : processes_.start_due(now_seconds()))
       if (one.plan.escalate)
-        give_up(one.host, one.host + " could not be started too often (" + one.cause + ")", one.cause);
+        give_up(one.host, one.host + " could not be started, too many times (" + one.cause + ")", one.cause);
       else
         output_.problem("warning: " + one.plan.reason);
   }

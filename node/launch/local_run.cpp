@@ -2,6 +2,7 @@
 
 #include "dashboard/dashboard.hpp"
 #include "messages/leave.hpp"
+#include "node/commands/command.hpp"
 #include "node/commands/command_line.hpp"
 #include "node/launch/child_process.hpp"
 #include "node/launch/keys.hpp"
@@ -88,7 +89,7 @@ int check_machine(const cluster::cluster_file& file, std::ostream& err) {
   if (errors.empty())
     errors = check_ports(file);
   for (const auto& error : errors)
-    err << cluster::to_string(error) << "\n";
+    refuse_at(err, error);
   return errors.empty() ? exit_done : code;
 }
 

@@ -80,9 +80,9 @@ std::optional<cluster::file_error> check_port(const cluster::cluster_file& file,
   case 0:
     return std::nullopt;
   case EADDRINUSE:
-    return cluster::error_at(
-        file, key + "port",
-        cannot + who_has_port(contents_of("/proc/net/tcp") + contents_of("/proc/net/tcp6"), host.port));
+    return cluster::error_at(file, key + "port",
+                             cannot +
+                                 who_has_port(contents_of("/proc/net/tcp") + contents_of("/proc/net/tcp6"), host.port));
   case EADDRNOTAVAIL:
     return cluster::error_at(file, key + "address",
                              cannot + "that is not an address of this machine; give one of its own");

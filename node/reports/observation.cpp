@@ -1,5 +1,6 @@
 #include "node/reports/observation.hpp"
 
+#include "node/experiments/statistics.hpp"
 #include "node/reports/text.hpp"
 
 #include <nlohmann/json.hpp>
@@ -161,6 +162,10 @@ double gain_of(double step_seconds, double computing_seconds, double before, dou
   return step_seconds / (step_seconds - std::min(computing_seconds, step_seconds) * gone);
 }
 
+double along(const policy::pace_estimate& pace, double batch) {
+  return pace.fixed_seconds + pace.sample_seconds * batch;
+}
+
 /// Of the gain, by those that the same shares would give in each part of the run; nothing where there are too few.
 std::optional<double> error_of(const observation& seen, const std::vector<policy::balanced_worker>& balanced) {
   std::vector<double> gains;
@@ -176,23 +181,17 @@ std::optional<double> error_of(const observation& seen, const std::vector<policy
       known = mean.step_seconds > 0 && mean.compute_seconds > 0;
       step_seconds += mean.step_seconds / static_cast<double>(seen.workers.size());
       computing_seconds = std::max(computing_seconds, mean.compute_seconds);
-      const double line = pace.fixed_seconds + pace.sample_seconds * worker.batch;
+      const double line = along(pace, worker.batch);
       known = known && line > 0;
       if (known)
-        after = std::max(after, mean.compute_seconds / line *
-                                    (pace.fixed_seconds + pace.sample_seconds * seen.batches[i]));
+        after = std::max(after, mean.compute_seconds / line * along(pace, seen.batches[i]));
     }
     if (known)
       gains.push_back(gain_of(step_seconds, computing_seconds, computing_seconds, after));
   }
   if (gains.size() < parts_min)
     return std::nullopt;
-  const auto count = static_cast<double>(gains.size());
-  const double mean = std::accumulate(gains.begin(), gains.end(), 0.0) / count;
-  double squares = 0;
-  for (const double gain : gains)
-    squares += (gain - mean) * (gain - mean);
-  return std::sqrt(squares / (count - 1) / count);
+  return standard_deviation(gains) / std::sqrt(static_cast<double>(gains.size()));
 }
 
 } // namespace
@@ -247,7 +246,7 @@ observation observe(std::vector<observed_worker> workers) {
   double slowest_seconds = 0; // along the curves, as it is
   for (const auto& worker : seen.workers) {
     const auto pace = line_of(worker, share);
-    slowest_seconds = std::max(slowest_seconds, pace.fixed_seconds + pace.sample_seconds * worker.batch);
+    slowest_seconds = std::max(slowest_seconds, along(pace, worker.batch));
     balanced.push_back({.pace = pace, .batch = worker.batch, .lowest = 1, .highest = batch_max});
   }
   const auto shared = policy::balance(total, balanced);

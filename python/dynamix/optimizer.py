@@ -9,7 +9,6 @@ import copyreg
 import functools
 import gc
 import logging
-import sys
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple, Type
 
@@ -332,8 +331,7 @@ def swap_optimizer(optimizer: Optimizer, run: Round, number: int = 0) -> Swap:
 
     outer: Any = functools.wraps(original.step)(step)  # a GradScaler looks at the names of its arguments
     compiler: Any = torch.compiler
-    if "torch._dynamo" in sys.modules:  # which would trace what the run does
-        outer, zero_grad = compiler.disable(outer), compiler.disable(zero_grad)
+    outer, zero_grad = compiler.disable(outer), compiler.disable(zero_grad)  # what the run does is not to be traced
     outer.hooked = True  # Torch need not wrap it for its profiler: the inner one is
     swap = Swap(optimizer, {"step": outer, "zero_grad": zero_grad, _JOINED: True})
     patched[0] = swap.hide("step")

@@ -112,7 +112,7 @@ def load_on_one(rank, _):
 
 def load_later(rank, _):
     script = Script(rank)
-    with mock.patch("dynamix.run._LATE_SECONDS", 0.1):
+    with mock.patch("dynamix.run._LATE_SECONDS", 30 if rank else 0.1):
         time.sleep(rank)
         script.run.load_state_dict(script.run.state_dict())
     return script.told.getvalue()

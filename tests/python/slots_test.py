@@ -1,5 +1,6 @@
 """Several workers a host: their processes join one agent, at a socket each, and one that dies costs no other."""
 import collections
+import contextlib
 import io
 import json
 import logging
@@ -179,62 +180,61 @@ class Slots(unittest.TestCase):
     def test_go_on_by_decisions_while_an_agent_hangs_and_its_script_trains_on(self):
         self.check_decisions_without(2, False, signal.SIGSTOP)
 
-    def check_while_an_agent_hangs(self, awake):
-        """A fixed group of three hosts, one agent of which is stopped amid training, and goes on where `awake(hosts)` says so. What
-        its members come to, and told."""
+    @contextlib.contextmanager
+    def fixed_group(self):
+        """Three hosts of a fixed group that trains, and has decisions in force; and what to call for its end, which gives what its
+        members come to, checked."""
         with agents.shared_hosts(3, 1, batch__initial=8, batch__lowest=2, batch__highest=32, arbitrator__window_steps=5,
                                  arbitrator__policy='"lb-bsp"') as hosts, tempfile.TemporaryDirectory() as folder:
             end = pathlib.Path(folder, "end")
             with ranks.Group(train_beside, 3, [host.socket(0) for host in hosts[1:]], str(end)) as group:
+                def results():
+                    end.touch()
+                    members = [group.result(rank) for rank in range(3)]
+                    self.assertEqual([good for good, _ in members], [True] * 3, members)
+                    for epoch in range(EPOCHS):
+                        counts = collections.Counter(number for _, (taken, *_) in members for number in taken[epoch])
+                        self.assertEqual(counts, collections.Counter(range(SAMPLES)))
+                    told = members[0][1][2]
+                    self.assertIn("the agent of member 1 is gone: decisions are for the other members alone", told)
+                    return [value for _, value in members]
+
                 self.wait_until(lambda: decided(hosts[0], 3), hosts)
-                hosts[2].process.send_signal(signal.SIGSTOP)
-                began = time.monotonic()
-                self.wait_until(lambda: applied(since(hosts[0], 2, 3)) >= 2, hosts)
-                print(f"decisions for the others were in force {time.monotonic() - began:.1f} s behind the stop")
-                if awake(hosts):
-                    hosts[2].process.send_signal(signal.SIGCONT)
-                    self.wait_until(lambda: applied(since(hosts[0], 3, 2)) >= 2, hosts)
-                end.touch()
-                results = [group.result(rank) for rank in range(3)]
+                yield hosts, results
+
+    def check_while_an_agent_hangs(self, awake):
+        """One agent is stopped amid training, and goes on where `awake`; else behind the end. What it said, and what members were told."""
+        with self.fixed_group() as (hosts, results):
+            hosts[2].process.send_signal(signal.SIGSTOP)
+            began = time.monotonic()
+            self.wait_until(lambda: applied(since(hosts[0], 2, 3)) >= 2, hosts)
+            print(f"decisions for the others were in force {time.monotonic() - began:.1f} s behind the stop")
+            if awake:
+                hosts[2].process.send_signal(signal.SIGCONT)
+                self.wait_until(lambda: applied(since(hosts[0], 3, 2)) >= 2, hosts)
+            told = [told for _, _, told in results()]
             hosts[2].process.send_signal(signal.SIGCONT)
-            self.assertEqual([good for good, _ in results], [True] * 3, results)
-            for epoch in range(EPOCHS):
-                counts = collections.Counter(number for _, (taken, *_) in results for number in taken[epoch])
-                self.assertEqual(counts, collections.Counter(range(SAMPLES)))
             for host in hosts:
                 self.assertEqual(host.process.wait(60), 0, host.said())
-            told = [told for _, (_, _, told) in results]
             self.assertIn("it has taken nothing for 5 s; training goes on", told[1])
-            self.assertIn("the agent of member 1 is gone: decisions are for the other members alone", told[0])
             self.assertNotIn("another process trains for this worker", told[1])
             return hosts[2].said(), told
 
     def test_decide_for_the_others_of_a_fixed_group_while_an_agent_hangs_and_for_all_once_it_goes_on(self):
-        _, told = self.check_while_an_agent_hangs(lambda hosts: True)
+        _, told = self.check_while_an_agent_hangs(True)
         self.assertIn("all members have their agents again", told[0])
 
     def test_end_beside_an_agent_that_hangs_and_hears_of_the_end_once_it_goes_on(self):
-        said, _ = self.check_while_an_agent_hangs(lambda hosts: False)
+        said, _ = self.check_while_an_agent_hangs(False)
         self.assertEqual(said.count("training_ended succeeded=true"), 1, said)
         self.assertIn('host_ended reason="completed"', said)
 
     def test_decide_for_the_others_of_a_fixed_group_without_an_agent_that_is_killed_for_good(self):
-        with agents.shared_hosts(3, 1, batch__initial=8, batch__lowest=2, batch__highest=32, arbitrator__window_steps=5,
-                                 arbitrator__policy='"lb-bsp"') as hosts, tempfile.TemporaryDirectory() as folder:
-            end = pathlib.Path(folder, "end")
-            with ranks.Group(train_beside, 3, [host.socket(0) for host in hosts[1:]], str(end)) as group:
-                self.wait_until(lambda: decided(hosts[0], 3), hosts)
-                hosts[2].process.kill()
-                self.wait_until(lambda: len(since(hosts[0], 2, 3)) >= 3, hosts)
-                end.touch()
-                results = [group.result(rank) for rank in range(3)]
-            self.assertEqual([good for good, _ in results], [True] * 3, results)
-            for epoch in range(EPOCHS):
-                counts = collections.Counter(number for _, (taken, *_) in results for number in taken[epoch])
-                self.assertEqual(counts, collections.Counter(range(SAMPLES)))
-            (_, ours, told), (_, theirs, _), _ = (value for _, value in results)
+        with self.fixed_group() as (hosts, results):
+            hosts[2].process.kill()
+            self.wait_until(lambda: len(since(hosts[0], 2, 3)) >= 3, hosts)
+            (_, ours, _), (_, theirs, _), _ = results()
             self.assertGreater(ours, theirs, "nothing was decided without the agent of member 1")
-            self.assertIn("the agent of member 1 is gone: decisions are for the other members alone", told)
             # A policy that keeps the script's global batch, and a member that keeps its own.
             self.assertEqual({worker["report"]["global_batch"] for worker in windows(hosts[0])[-1]["workers"]}, {24})
 

@@ -219,7 +219,7 @@ TEST_F(Launcher, GivesAWorkerUpThatCannotBeStartedAgain) {
                                    "; mkdir " + run_.log("ben") + "; exit 7; fi\nwhile :; do sleep 0.05; done");
   EXPECT_TRUE(outcome.succeeded) << outcome.error;
   EXPECT_THAT(outcome.given_up, ElementsAre("ben"));
-  EXPECT_THAT(outcome.warnings, ElementsAre(AllOf(HasSubstr("ben could not be started too often (cannot open "),
+  EXPECT_THAT(outcome.warnings, ElementsAre(AllOf(HasSubstr("ben could not be started, too many times (cannot open "),
                                                   HasSubstr(") and is given up; the run goes on"))));
 }
 

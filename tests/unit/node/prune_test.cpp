@@ -160,7 +160,8 @@ TEST_F(Prune, RemovesOnlyWhenItIsTold) {
   EXPECT_EQ(done.at("removed"), true);
   EXPECT_EQ(done.at("removals").size(), 5U);
   EXPECT_FALSE(fs::exists(run.trace()));
-  EXPECT_THAT(ask({"prune", directory_.path()}).out, ::testing::MatchesRegex("Nothing is there to remove; [0-9]+ kB stay\n"));
+  EXPECT_THAT(ask({"prune", directory_.path()}).out,
+              ::testing::MatchesRegex("Nothing is there to remove; [0-9]+ kB stay\n"));
   EXPECT_EQ(ask({"prune", directory_.path() + "/missing"}).code, exit_refused);
 }
 
@@ -197,8 +198,8 @@ TEST_F(Prune, RemovesWhatInterruptedWritesAndNoticesHaveLeft) {
     ASSERT_EQ(storage::write_file_atomically(path, std::string("x")), "");
     fs::last_write_time(path, now_ - std::chrono::hours(5));
   }
-  EXPECT_THAT(paths(plan()), ::testing::IsSupersetOf({fs::relative(torn, directory_.path()).string(),
-                                                    std::string("run/preemption-ada")}));
+  EXPECT_THAT(paths(plan()), ::testing::IsSupersetOf(
+                                 {fs::relative(torn, directory_.path()).string(), std::string("run/preemption-ada")}));
 }
 
 } // namespace

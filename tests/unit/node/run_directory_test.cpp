@@ -8,11 +8,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <iterator>
 #include <set>
+#include <unistd.h>
 #include <vector>
 
 namespace dynamix::node {
