@@ -53,8 +53,9 @@ export const wholeColumns = [
 /** The workers as the table wants them: columns, here of means over the whole run. */
 export function means({ workers }, all) {
   const column = (name) => all.map((one) => one[name]);
-  const part = (name) => all.map(({ time }) => time[name + "_seconds"]);
-  const unless = (name, known) => all.map((one) => (one.time.compute_seconds === null ? one[name] : known(one)));
+  const partOf = ({ time }, name) => time?.[name + "_seconds"] ?? null; // a summary's rows have no `time` where the split is unknown
+  const part = (name) => all.map((one) => partOf(one, name));
+  const unless = (name, known) => all.map((one) => (partOf(one, "compute") === null ? one[name] : known(one)));
   const newest = (name) => {
     const values = new Map(workers.name.map((host, i) => [host, workers[name][i]]));
     return all.map(({ host }) => values.get(host) ?? null);
