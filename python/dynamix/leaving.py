@@ -3,6 +3,7 @@
     close, or the interpreter's end -> Notes.write       after which step it has left and why, in the group's store
     a collective takes long         -> Watched.wait      looks whether a member has left before it could take part
     one of the script's own does    -> watch             the same, on a thread, and ends it
+    a loop is left amid its epoch   -> Notes.break_off   others that have a further step of it end, as if this one had left
     all close                       -> Peers.meet        a member that has gone, and had finished, has not died
 
 A process that ends at once (os._exit, a signal) writes nothing: its connections close, and collectives fail by that, or see it at
@@ -70,6 +71,8 @@ class Notes:
         self.has_left = threading.Event()  # this member
         self._loads = 0  # states that all members have met to load
         self._is_loading = False
+        self._epoch = -1  # that the newest loop began, or went on with
+        self._steps_before = 0  # that were completed by then
 
     def write(self, finished: bool, reason: str) -> None:
         """This member leaves."""
@@ -105,17 +108,36 @@ class Notes:
             self._loads += 1
             self._is_loading = False
 
-    def problem_of_loads(self) -> str:
-        """Why the present step cannot come to its end, where another member waits to load a state meanwhile. Empty where none does."""
-        name, own = f"load {self._loads}", self.steps_done()
+    def begin_epoch(self, epoch: int) -> None:
+        """The training loop of this member begins an epoch, or goes on with it: the same number on all members."""
+        self._epoch, self._steps_before = epoch, self.steps_done()
+
+    def break_off(self) -> None:
+        """The training loop of this member has left its epoch, of which it takes no further step. One of which it has completed none
+        begins again."""
+        steps = self.steps_done()
+        if self._store is None or self.has_left.is_set() or steps <= self._steps_before:
+            return
+        try:
+            self._store.set(f"break {self._loads} {self._epoch}", json.dumps([self._position, steps]))
+        except RuntimeError:  # the store is gone
+            pass
+
+    def problem_of_others(self) -> str:
+        """Why the present step cannot come to its end, where another member does something else meanwhile: it waits to load a state, or
+        has left the loop. Empty where none does."""
+        own = self.steps_done()
         if self._store is None or self._is_loading or not self.is_within_step():
             return ""
         try:
-            if self._store.check([name]):
-                member, steps = json.loads(self._store.get(name))
-                if steps <= own:
-                    return (f"member {member} is in run.load_state_dict() behind {max(steps, 0)} steps, and this one trains on: call it on all members, "
-                            "behind the same step")
+            for name, told in ((f"load {self._loads}", "is in run.load_state_dict() behind {} steps, and this one trains on: call it on all "
+                                                       "members, behind the same step"),
+                               (f"break {self._loads} {self._epoch}", "has left the training loop behind {} steps, and this one goes on with that "
+                                                                      "epoch: leave it on all members behind the same step")):
+                if self._store.check([name]):
+                    member, steps = json.loads(self._store.get(name))
+                    if steps <= own:
+                        return f"member {member} {told.format(max(steps, 0))}"
         except RuntimeError:  # the store is gone
             pass
         return ""
@@ -162,7 +184,7 @@ class Notes:
 
     def problem_of_step(self) -> str:
         """Why a collective of the present step's own cannot come to its end. Empty where it may."""
-        return self.problem() or self.problem_of_loads()
+        return self.problem() or self.problem_of_others()
 
     def death(self) -> str:
         """Of a member that has ended without a word, for which a collective may wait. Empty where none is known."""
@@ -231,7 +253,7 @@ class Watched:
 
 def watch(notes: Notes) -> threading.Thread:
     """Ends a collective of the script's own for which the thread that trains waits, where another member has left that had to take
-    part, or one of a step where another waits to load a state. Runs until this member leaves, or the store has gone."""
+    part, or one of a step where another does something else meanwhile. Runs until this member leaves, or the store has gone."""
     thread = threading.Thread(target=_watch, args=(notes,), name="dynamix", daemon=True)
     thread.start()
     return thread
@@ -257,8 +279,8 @@ def _watch(notes: Notes) -> None:
             continue
         # Elsewhere, or behind the loop, it may be an evaluation that takes its time, and those that have finished wait for its end.
         left = notes.problem(of_step=is_collective and notes.is_within_step()) if has_left else ""
-        if not left and place == _OF_STEPS:  # in the script's own, a member may wait for another one that comes to load its state late
-            left = notes.problem_of_loads()
+        if not left and place == _OF_STEPS:  # in the script's own, a member may wait for another one that comes late
+            left = notes.problem_of_others()
         if left:
             _log.error("%s; what this one waits for is ended", left)
             notes.cut()

@@ -135,6 +135,9 @@ class Batches:
             with contextlib.suppress(Broken):
                 self._step.read_rows()  # of gradients that nobody has stepped by
             self._client.start_epoch()
+            notes = self._step.peers.notes
+            if notes is not None:
+                notes.begin_epoch(self._client.status().epoch)
         self.goes_on = self.stands_in = False
         self.fetching.clear()
         self._step.start_epoch()
@@ -279,6 +282,7 @@ class Loader(DataLoader[_Sample]):
         self._batches = batches
         self._given = batch_size
         self._at_work: Optional[object] = None  # the newest iterator, as long as it is at work
+        self._is_handed_over = False  # the training loop goes on behind the end of the newest iterator
         self._moved = False  # the group was formed anew: what was fetched is not dealt any more
         self.is_within_epoch = False  # one was begun, and its end has not been seen
         self.is_over = False  # the others have ended the training without this member
@@ -394,7 +398,7 @@ class Loader(DataLoader[_Sample]):
         pieces = Pieces()
         mine = self._at_work = object()
         dealt_in = -1  # turn of the batch at hand
-        self._moved = False
+        self._moved = self._is_handed_over = False
         self.is_within_epoch = True
         outlive_exceptions()
         try:
@@ -457,11 +461,15 @@ class Loader(DataLoader[_Sample]):
         try:
             self._client.leave_epoch(0)
         except DynamixError:  # the run is closed, or another process's
-            pass
+            return
+        notes = self._step.peers.notes
+        if notes is not None and not self._is_handed_over:
+            notes.break_off()
 
     def hand_over(self) -> None:
         """No more is fetched in this epoch, which ends here: the training loop goes on with what was fetched ahead."""
         self._take_held()
+        self._is_handed_over = True
         self._client.leave_epoch(self._step.taken)
 
     def _take_held(self) -> None:

@@ -54,6 +54,8 @@ def train():
             elif "evaluates" not in way and (rank, epoch, number) == (who, 1, 2):
                 if "thread" in way:  # that the interpreter waits for
                     threading.Thread(target=time.sleep, args=(1000,)).start()
+                if "breaks" in way:
+                    break
                 if "raises" in way:
                     raise ValueError("a bad file")
                 if "exits" in way:
@@ -70,6 +72,8 @@ def train():
             if "plain" in way:
                 run.average_gradients()
             optimizer.step()
+        if "breaks" in way and (rank, epoch) == (who, 1):
+            torch.distributed.barrier()
     if "evaluates" in way:
         run._meeting_seconds = 1
         while rank == who and not os.path.exists(sys.argv[4]):
@@ -217,6 +221,11 @@ class Leaving(unittest.TestCase):
         self.check("closes measures lingers", 0, 0, said.format(0, "has ended its training", "completed"))
         self.check("fails measures lingers", 1, 0, said.format(1, "has left", "a bad file"), world=3)
 
+    def test_of_the_loop_for_a_collective_of_its_own_ends_all(self):
+        said = r"DynamixError: member 1 has left the training loop behind \d steps, and this one goes on with that epoch"
+        for way in ("breaks", "breaks plain"):
+            self.check(way, 1, 1, said)
+
     def test_between_epochs_ends_the_others_with_a_sentence(self):
         self.check("between", 1, 0, r"member 1 has ended its training after 4 steps")
 
@@ -294,6 +303,33 @@ def join_as_over_nccl(rank, world):
         model = torch.nn.Linear(8, 1)
         peers = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.01), agent="off")._peers
     return peers._watching is None, peers.notes.cut == peers._connections.cut
+
+
+class Breaks(unittest.TestCase):
+    """Of a training loop, amid an epoch, by one of two members."""
+
+    def setUp(self):
+        self.steps = [5, 5]
+        self.notes = [leaving.Notes([0, 1], member) for member in range(2)]
+        store = torch.distributed.HashStore()
+        for member, notes in enumerate(self.notes):
+            notes._store, notes.steps_done, notes.is_within_step = store, lambda member=member: self.steps[member], lambda: True
+            notes.begin_epoch(3)
+
+    def test_end_the_step_that_the_other_begins_behind_it(self):
+        self.steps = [6, 6]
+        self.notes[1].break_off()
+        self.assertRegex(self.notes[0].problem_of_others(), "member 1 has left the training loop behind 6 steps")
+        self.steps[0] = 5  # its present step is the last one of the other
+        self.assertEqual(self.notes[0].problem_of_others(), "")
+
+    def test_leave_the_next_epoch_and_one_that_begins_again(self):
+        self.notes[1].break_off()  # behind no step
+        self.assertEqual(self.notes[0].problem_of_others(), "")
+        self.steps = [6, 6]
+        self.notes[1].break_off()
+        self.notes[0].begin_epoch(4)
+        self.assertEqual(self.notes[0].problem_of_others(), "")
 
 
 class Looks(unittest.TestCase):
