@@ -21,6 +21,8 @@
 /// S-4  What must be the same on all members is in each row's digest: who has come to something else says so in the
 ///      next step, and nobody trains on.
 /// S-5  A global batch below the initial one grows back to it while no decision comes (session/undecided.hpp).
+///
+/// Tests of S-1 to S-3: LockstepRules; S-4: Lockstep.TellsMembersThatHaveNotTakenTheSameSteps; S-5: small_start_test.
 
 #include "client/batch_plan.hpp"
 #include "client/gradient_noise.hpp"
