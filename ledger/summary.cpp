@@ -158,7 +158,7 @@ void add_farewells(const run_records& records, run_summary& summary) {
 
 } // namespace
 
-worker_summary summarise_worker(const ledger::run& run, const cluster::host& host) {
+worker_summary describe_worker(const cluster::host& host) {
   worker_summary worker{.host = host.name};
   for (const auto& change : host.emulate) {
     if (change.at_seconds == 0)
@@ -166,6 +166,11 @@ worker_summary summarise_worker(const ledger::run& run, const cluster::host& hos
     else
       worker.slowdown_changes = true;
   }
+  return worker;
+}
+
+worker_summary summarise_worker(const ledger::run& run, const cluster::host& host) {
+  auto worker = describe_worker(host);
   if (const auto* live = run.find_worker(host.name)) {
     worker.rank = static_cast<std::uint32_t>(live - run.workers().data()); // places nobody has had count
     live->course.describe(worker);

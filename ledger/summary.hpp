@@ -92,6 +92,8 @@ struct run_observations {
   std::set<std::string> given_up;                ///< hosts that the run went on without
 };
 
+/// What its host's entry in the cluster file says of a worker.
+worker_summary describe_worker(const cluster::host& host);
 /// One worker over what `run` has seen; `share` is left to whoever knows the others.
 worker_summary summarise_worker(const ledger::run& run, const cluster::host& host);
 

@@ -47,7 +47,7 @@ struct run_outcome {
   std::uint64_t interventions = 0;     ///< windows in which the guard overrode the policy
   double reward = 0;                   ///< mean of all workers' windows
   std::vector<double> episode_rewards; ///< the same of each episode, where the run is the last of several
-  // Means over all steps of all workers.
+  // Means over all timed steps of all workers.
   double compute_seconds = 0;
   double exchange_seconds = 0;
   double data_seconds = 0;
@@ -93,11 +93,10 @@ public:
 
 private:
   struct worker_totals {
-    ledger::worker_summary summary;
-    bool place = false;    ///< of an open cluster: whose it is, the reports say
-    std::size_t hosts = 1; ///< that have had it
-    double steps = 0;
-    double batch = 0; ///< in the newest window; NaN: not there
+    ledger::worker_summary summary; ///< times: over all timed steps
+    bool place = false;             ///< of an open cluster: whose it is, the reports say
+    std::size_t hosts = 1;          ///< that have had it
+    double batch = 0;               ///< in the newest window; NaN: not there
   };
   /// Null for a host that has no place.
   worker_totals* find(const messages::window_report& report);

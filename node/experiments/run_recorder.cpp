@@ -40,13 +40,13 @@ run_recorder::run_recorder(const cluster::cluster_file& file) {
   const auto all = cluster::with_places(file);
   for (const auto* host : all.workers()) {
     worker_totals worker{.summary = {}, .place = cluster::is_place(*host)};
-    worker.summary.rank = static_cast<std::uint32_t>(workers_.size());
     if (worker.place) {
       worker.hosts = 0;
     } else {
-      worker.summary.host = host->name;
+      worker.summary = ledger::describe_worker(*host);
       ranks_.emplace(host->name, workers_.size());
     }
+    worker.summary.rank = static_cast<std::uint32_t>(workers_.size());
     workers_.push_back(worker);
   }
 }
@@ -95,18 +95,20 @@ void run_recorder::add(const ledger::window& window) {
     if (row.stale) // counted with its own window
       continue;
     const auto& training = row.report.training;
+    const double timed = ledger::timed_steps(training);
     auto& summary = worker.summary;
-    if (worker.steps == 0)
+    if (summary.steps == 0)
       summary.first_batch = row.report.batch;
     summary.last_batch = row.report.batch;
     summary.samples += training.samples;
-    summary.step_seconds += training.steps * training.iteration_seconds;
-    summary.compute_seconds += training.steps * training.compute_seconds;
-    summary.exchange_seconds += training.steps * training.exchange_seconds;
-    summary.data_seconds += training.steps * training.data_seconds;
+    summary.steps += training.steps;
+    summary.timed_steps += timed;
+    summary.step_seconds += timed * training.iteration_seconds;
+    summary.compute_seconds += timed * training.compute_seconds;
+    summary.exchange_seconds += timed * training.exchange_seconds;
+    summary.data_seconds += timed * training.data_seconds;
     rewards_ += row.reward.total;
     ++rewarded_;
-    worker.steps += training.steps;
     seconds = std::max(seconds, row.report.elapsed_seconds);
   }
   windows_ += window.decided ? 1 : 0;
@@ -140,7 +142,7 @@ run_outcome run_recorder::outcome() const {
                       .reward = mean_over(rewards_, rewarded_)};
   double steps = 0;
   for (const auto& worker : workers_) {
-    steps += worker.steps;
+    steps += worker.summary.timed_steps;
     outcome.compute_seconds += worker.summary.compute_seconds;
     outcome.exchange_seconds += worker.summary.exchange_seconds;
     outcome.data_seconds += worker.summary.data_seconds;
@@ -183,10 +185,10 @@ std::vector<worker_summary> run_recorder::workers() const {
   for (const auto* worker : seen()) {
     auto summary = worker->summary;
     samples += summary.samples;
-    summary.mean_batch = mean_over(static_cast<double>(summary.samples), worker->steps);
+    summary.mean_batch = mean_over(static_cast<double>(summary.samples), summary.steps);
     for (double* total :
          {&summary.step_seconds, &summary.compute_seconds, &summary.exchange_seconds, &summary.data_seconds})
-      *total = mean_over(*total, worker->steps);
+      *total = mean_over(*total, summary.timed_steps);
     all.push_back(summary);
   }
   for (auto& summary : all)

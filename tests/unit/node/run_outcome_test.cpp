@@ -188,6 +188,28 @@ TEST(RunRecorder, MarksWhereAWorkerWasNotThere) {
   EXPECT_EQ(workers[1].mean_batch, 64);
 }
 
+TEST(RunRecorder, AveragesTimesOverTheStepsWhoseTimesAreKnown) {
+  run_recorder recorder(pair_file());
+  ledger::window window{.key = {1, 1}};
+  window.workers = {worker(report(0, 1, 64), {}, 64), worker(report(1, 1, 64), {}, 64)};
+  recorder.add(window);
+  window.key.window = 2;
+  for (auto& one : window.workers) {
+    auto& training = one.report.training;
+    training.untimed_steps = training.steps;
+    training.iteration_seconds = training.compute_seconds = 0;
+  }
+  recorder.add(window);
+  const auto workers = recorder.workers();
+  EXPECT_EQ(workers[1].steps, 20);
+  EXPECT_EQ(workers[1].timed_steps, 10);
+  EXPECT_DOUBLE_EQ(workers[1].step_seconds, 0.2);
+  EXPECT_DOUBLE_EQ(workers[1].compute_seconds, 0.2);
+  EXPECT_EQ(workers[1].mean_batch, 64);
+  EXPECT_EQ(workers[1].compute_slowdown, 2) << "as the cluster file has it";
+  EXPECT_DOUBLE_EQ(recorder.outcome().compute_seconds, 0.15) << "0.1 at ada, 0.2 at ben";
+}
+
 TEST(WindowSeries, SplitsAStepByItsCausesWhereTheyAreKnown) {
   ledger::window window{.key = {1, 1}};
   window.workers = {worker(report(0, 1, 64), {}, 64)};

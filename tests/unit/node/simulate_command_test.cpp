@@ -16,6 +16,7 @@ namespace {
 
 using namespace testing;
 using nlohmann::json;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -33,6 +34,7 @@ TEST(Simulate, PrintsTheRunAndWhatCameOfIt) {
   ASSERT_EQ(said.code, exit_done) << said.err;
   EXPECT_THAT(said.out, HasSubstr("  seed 1: target not reached in "));
   EXPECT_THAT(said.out, HasSubstr("mean batch"));
+  EXPECT_THAT(said.out, ContainsRegex("\n  slow +3\\.0 .* %( +[0-9]+\\.[0-9][0-9]){4}\n")) << "how long its steps took";
   for (const char* row : {"final accuracy", "samples/s", "decisions", "interventions", "windows per second"})
     EXPECT_THAT(said.out, HasSubstr(row));
 }
