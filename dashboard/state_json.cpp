@@ -188,8 +188,9 @@ void add_history(json_text& json, const ledger::run& run, std::size_t worker_cel
 }
 
 void add_evaluation(json_text& json, const messages::evaluation_report& report) {
+  const auto accuracy = report.test_accuracy > 0 ? report.test_accuracy : not_known; // a script may tell its loss alone
   json.open_object().member("elapsed_seconds", report.elapsed_seconds).member("samples", report.samples);
-  json.member("epoch", report.epoch).member("step", report.step).member("test_accuracy", report.test_accuracy);
+  json.member("epoch", report.epoch).member("step", report.step).member("test_accuracy", accuracy);
   json.member("test_loss", messages::received_loss(report.test_loss));
   json.member("train_loss", messages::received_loss(report.train_loss)).close_object();
 }

@@ -118,13 +118,19 @@ std::string step_text(const ledger::worker& row) {
          " in the exchange, " + milliseconds(training.data_seconds) + " data";
 }
 
+/// ", accuracy 50.0 %, loss 0.693"; nothing of what a script does not tell.
+std::string learning_text(const messages::training_statistics& training) {
+  const auto loss = messages::received_loss(training.loss);
+  return (training.accuracy > 0 ? ", accuracy " + percent(training.accuracy, 1) : "") +
+         (std::isnan(loss) ? "" : ", loss " + fixed(loss, 3));
+}
+
 /// What the worker reported, in its own units.
 std::string report_text(const ledger::worker& row) {
   const auto& report = row.report;
   const auto& training = report.training;
   std::string text = "  It reported " + std::to_string(training.steps) + " steps with " + grouped(training.samples) +
-                     " samples, accuracy " + percent(training.accuracy, 1) + ", loss " +
-                     fixed(messages::received_loss(training.loss), 3) + "; " + step_text(row) + ".\n";
+                     " samples" + learning_text(training) + "; " + step_text(row) + ".\n";
   text += "  Network: " +
           (report.network.valid
                ? fixed(report.network.throughput_bytes_per_second / 1e6, 2) + " MB/s, round trip " +

@@ -215,7 +215,7 @@ std::string open_progress_line(const progress& now) {
   std::string line = fmt::format("epoch {}  {} samples  {} samples/s", now.epoch() + 1,
                                  grouped(static_cast<std::uint64_t>(now.samples_done())),
                                  grouped(static_cast<std::uint64_t>(now.samples_per_second())));
-  if (now.test_accuracy())
+  if (now.test_accuracy().value_or(0) > 0)
     line += "  test accuracy " + percent(*now.test_accuracy(), 1);
   else if (now.batch_accuracy() > 0)
     line += "  batch accuracy " + percent(now.batch_accuracy(), 1);

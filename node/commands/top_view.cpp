@@ -45,6 +45,11 @@ std::string whole(const json& value) {
   return grouped(static_cast<std::uint64_t>(std::max(0.0, std::round(number(value)))));
 }
 
+/// Of 1; "-" where nobody knows it, as of a script that does not tell.
+std::string share(const json& value) {
+  return value.is_number() ? percent(number(value), 1) : "-";
+}
+
 using fields = std::vector<std::string>;
 
 /// Side by side, on as many lines as that takes.
@@ -76,11 +81,11 @@ std::vector<fields> head(const json& from_run, const json& from_now, const json&
                        ? fmt::format(" of {} ({})", whole(run("planned_samples")), percent(1 - left / planned, 0))
                        : ""),
        whole(now("samples_per_second")) + "/s"},
-      {fmt::format("test accuracy {}{}",
-                   evaluation.is_object() ? percent(number(at(evaluation, "test_accuracy")), 1) : "-",
+      {fmt::format("test accuracy {}{}", share(at(evaluation, "test_accuracy")),
                    target > 0 ? " (target " + percent(target, 1) + ")" : ""),
-       "batches " + percent(number(now("accuracy")), 1), "global batch " + whole(now("global_batch")),
-       "noise scale " + whole(now("noise_scale")), fmt::format("reward {:.3f}", number(now("reward")))}};
+       "batches " + share(now("accuracy")), "global batch " + whole(now("global_batch")),
+       "noise scale " + whole(now("noise_scale")),
+       "reward " + (now("reward").is_number() ? fixed(number(now("reward")), 3) : "-")}};
   if (training && planned > 0)
     lines[1].push_back((target > 0 ? "ETA at most " : "ETA ") + duration(left / speed));
   return lines;

@@ -29,6 +29,11 @@ std::string loss_text(double sent) {
   return std::isnan(loss) ? "-" : fixed(loss, 4);
 }
 
+/// A script may tell its loss alone.
+std::string accuracy_text(double sent) {
+  return sent > 0 ? percent(sent) : "-";
+}
+
 cells evaluation_rows(const run_records& records) {
   if (records.evaluations.empty())
     return {};
@@ -41,7 +46,7 @@ cells evaluation_rows(const run_records& records) {
     const auto& each = records.evaluations[i];
     rows.push_back({std::to_string(each.epoch), fixed(each.elapsed_seconds, 1), grouped(each.samples),
                     std::to_string(each.global_batch), fixed(each.learning_rate, 5), loss_text(each.train_loss),
-                    loss_text(each.test_loss), percent(each.test_accuracy)});
+                    loss_text(each.test_loss), accuracy_text(each.test_accuracy)});
   }
   return rows;
 }

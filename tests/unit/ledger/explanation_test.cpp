@@ -111,6 +111,17 @@ TEST(Explanation, TellsTheRewardByWhatItIsMadeOf) {
                                               "the best that was to be had, 50.0 %.\n"));
 }
 
+TEST(Explanation, ShowsNeitherAccuracyNorLossOfAScriptThatTellsNone) {
+  const auto told = [](double accuracy, double loss) {
+    return to_text(changed([&](auto& row) {
+      row.report.training.accuracy = accuracy;
+      row.report.training.loss = loss;
+    }));
+  };
+  EXPECT_THAT(told(0, 0), HasSubstr("10 steps with 640 samples; a step of "));
+  EXPECT_THAT(told(0.5, 0.693), HasSubstr("10 steps with 640 samples, accuracy 50.0 %, loss 0.693; a step of "));
+}
+
 /// The first window, in which ben became slower and work moved to ada.
 window_explanation moved(const char* policy) {
   auto rows = sample_rows();

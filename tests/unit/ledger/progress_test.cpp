@@ -243,6 +243,18 @@ TEST(Progress, MeasuresSpeedWhereMembersComeAndGo) {
   EXPECT_DOUBLE_EQ(after(rows).samples_done(), 1200);
 }
 
+TEST(Progress, ShowsNoAccuracyOfAScriptThatTellsItsLossAlone) {
+  auto start = start_row();
+  start.dataset_samples = 0;
+  std::vector<ledger::row> rows = {{0, start}, script_window(1, 10, 10, 100)};
+  for (auto& each : std::get<ledger::window>(rows.back().entry).workers)
+    each.report.training.accuracy = 0;
+  rows.push_back({11, ledger::evaluation{{.test_loss = 2.5}}});
+  EXPECT_THAT(progress_line(after(rows)), ::testing::Not(::testing::HasSubstr("accuracy")));
+  rows.push_back({12, ledger::evaluation{{.test_accuracy = 0.5}}});
+  EXPECT_THAT(progress_line(after(rows)), ::testing::HasSubstr("test accuracy 50.0 %"));
+}
+
 TEST(Progress, CountsTheSamplesOfAScriptAcrossLeaders) {
   auto start = start_row();
   start.dataset_samples = 0;

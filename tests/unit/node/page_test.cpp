@@ -51,6 +51,17 @@ TEST(RunPage, HoldsTheStateTheSummaryItsTablesAndTheClusterFile) {
   EXPECT_NE(page["cluster_file"].get<std::string>().find("name = \"pair\""), std::string::npos);
 }
 
+TEST(RunPage, ShowsNoAccuracyOfAScriptThatTellsItsLossAlone) {
+  SKIP_WITHOUT_PAGE();
+  auto written = sample_records();
+  written.evaluations = {{.step = 30, .epoch = 1, .test_loss = 2.5}};
+  written.rows.push_back({6, ledger::evaluation{written.evaluations[0]}});
+  const auto page = page_of(written);
+  EXPECT_EQ(table_of(page, "Evaluations")[1][6], "2.5000");
+  EXPECT_EQ(table_of(page, "Evaluations")[1][7], "-");
+  EXPECT_EQ(page["state"]["evaluations"].back()["test_accuracy"], nullptr);
+}
+
 TEST(RunPage, BearsARunWithoutAWindow) {
   SKIP_WITHOUT_PAGE();
   auto records = sample_records();

@@ -101,6 +101,14 @@ TEST(TopView, ShowsNoTimeWhereNoneWasMeasured) {
               HasSubstr("w1      lost      65                -        -        -        -        -\n"));
 }
 
+TEST(TopView, ShowsNoAccuracyWhereAScriptTellsNone) {
+  auto state = live_state(2);
+  state["now"]["accuracy"] = state["now"]["reward"] = state["evaluations"][0]["test_accuracy"] = nullptr;
+  const auto text = drawn(state, {.width = 120});
+  EXPECT_THAT(text, HasSubstr("test accuracy - (target 88.5 %)  batches -  global batch 256"));
+  EXPECT_THAT(text, HasSubstr("reward -\n"));
+}
+
 TEST(TopView, KeepsToTheScreenAndNamesTheSlowestOfMany) {
   const auto text = drawn(live_state(1024), {.width = 60, .height = 20});
   EXPECT_EQ(std::ranges::count(text, '\n'), 20);
