@@ -161,7 +161,8 @@ private:
       return problem;
     ++outcome.windows;
     outcome.on_time += before_ns == 0 || end_ns_ == due_ns ? 1 : 0;
-    outcome.last_applied.push_back(last_applied_);
+    if (last_applied_ > 0) // else none has been
+      outcome.last_applied.push_back(last_applied_);
     hooks_.after_window(outcome);
     return problem;
   }

@@ -33,7 +33,7 @@ struct swarm_outcome {
   double measured_seconds = 0;        ///< from the first of them to the last decision on the last
   std::vector<float> end_to_applied;  ///< window's end, the same for all workers, to the decision applied at one
   std::vector<float> sent_to_applied; ///< the worker's own report sent to its decision applied
-  std::vector<float> last_applied;    ///< window's end to the last worker's decision; one a window
+  std::vector<float> last_applied;    ///< window's end to the last worker's decision; of windows with one
   std::uint64_t expected = 0;         ///< decisions: one a worker and window, warm-up included
   std::uint64_t applied = 0;
   std::uint64_t lost = 0;      ///< had not come within the patience

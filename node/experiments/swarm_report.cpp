@@ -25,6 +25,8 @@ std::string milliseconds_text(double seconds) {
 
 std::vector<std::string> latency_row(const std::string& name, const std::vector<float>& seconds) {
   const auto all = storage::percentiles_of(seconds);
+  if (all.count == 0)
+    return {name, "-", "-", "-", "-"};
   return {name, milliseconds_text(all.p50), milliseconds_text(all.p90), milliseconds_text(all.p99),
           milliseconds_text(all.max)};
 }
@@ -94,11 +96,12 @@ std::string swarm_text(const swarm_result& result) {
                               2);
   if (!result.killed.empty()) {
     const auto after = storage::percentiles_of(result.after_kill);
-    text += fmt::format(
-        "{}, which led, was killed before window {}: its decisions were applied {} ms (p50), {} ms (p99) and "
-        "{} ms (max) after its end\n",
-        result.killed, result.killed_before, milliseconds_text(after.p50), milliseconds_text(after.p99),
-        milliseconds_text(after.max));
+    text += fmt::format("{}, which led, was killed before window {}: {}\n", result.killed, result.killed_before,
+                        after.count == 0 ? "none of its decisions was applied"
+                                         : fmt::format("its decisions were applied {} ms (p50), {} ms (p99) and {} ms "
+                                                       "(max) after its end",
+                                                       milliseconds_text(after.p50), milliseconds_text(after.p99),
+                                                       milliseconds_text(after.max)));
   }
   text += "levels\n" + levels_table(result);
   text += "result\n";

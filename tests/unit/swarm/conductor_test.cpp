@@ -27,7 +27,9 @@ struct record {
   std::vector<messages::window_report> reports;
 };
 
-/// Decides at once: worker r gets 32 + r + window samples, but for one rank in one window.
+constexpr std::uint32_t every_rank = 2000;
+
+/// Decides at once: worker r gets 32 + r + window samples, but for one rank, or all, in one window.
 class instant_transport final : public transport {
 public:
   instant_transport(std::vector<std::uint32_t> ranks, transport_events& events, record& kept, std::uint32_t lost_rank)
@@ -47,7 +49,7 @@ public:
     for (const auto rank : ranks_) {
       events_.sent(rank);
       ++counted_.sent;
-      if (rank == lost_rank_ && window_ == 2)
+      if ((rank == lost_rank_ || lost_rank_ == every_rank) && window_ == 2)
         continue;
       events_.applied({.key = {1, window_}, .rank = rank, .batch = 32 + rank + static_cast<std::uint32_t>(window_)});
       ++counted_.applied;
@@ -148,6 +150,15 @@ TEST_F(Conducted, TellsALostDecisionAndGoesOnWithTheBatchSizeInForce) {
       EXPECT_EQ(report.batch, 32 + 4 + 1U);
     }
   }
+}
+
+TEST_F(Conducted, TellsNoLatencyOfAWindowWhoseDecisionsAreAllLost) {
+  lost_rank = every_rank;
+  const auto outcome = run(small_options(), 2);
+  EXPECT_EQ(outcome.lost, 6U);
+  EXPECT_EQ(outcome.windows, 3U);
+  EXPECT_EQ(outcome.end_to_applied.size(), 12U);
+  EXPECT_EQ(outcome.last_applied.size(), 2U);
 }
 
 TEST_F(Conducted, StopsWhenItIsTold) {
