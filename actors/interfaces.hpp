@@ -203,8 +203,8 @@ using aggregator_local = aggregator_actor::extend_with<child_actor>::extend_with
         caf::reacts_to<atom::kept, std::uint64_t, bool>,
         // At the root, a person's command about the tree -> the answer in JSON.
         caf::replies_to<atom::command, std::string>::with<std::string>,
-        // The deadline of a window.
-        caf::reacts_to<atom::deadline, std::uint64_t>>;
+        // The deadline of a generation's window.
+        caf::reacts_to<atom::deadline, std::uint64_t, std::uint64_t>>;
 
 using gateway_local = gateway_actor::extend<
     // Who answers hellos from now on.

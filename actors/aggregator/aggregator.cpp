@@ -303,7 +303,9 @@ aggregator_local::behavior_type aggregator(aggregator_pointer self, aggregator_o
                                        [promise](std::string answer) mutable { promise.deliver(std::move(answer)); });
         return promise;
       },
-      [self](atom::deadline, std::uint64_t window) { self->state.role->end_gathering(window); },
+      [self](atom::deadline, std::uint64_t generation, std::uint64_t window) {
+        self->state.role->end_gathering(generation, window);
+      },
   };
 }
 

@@ -61,7 +61,7 @@ public:
   // This aggregator, later.
   virtual void look_soon() = 0;
   /// In so many gather time-outs.
-  virtual void await_deadline(std::uint64_t window, std::uint32_t timeouts) = 0;
+  virtual void await_deadline(std::uint64_t generation, std::uint64_t window, std::uint32_t timeouts) = 0;
 
   // At the root.
   /// A new store, in which so many members meet: a worker that meets twice counts twice. The one before stays until the

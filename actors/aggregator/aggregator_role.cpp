@@ -25,7 +25,7 @@ void aggregator_role::pass_on_gathered(const std::vector<closed_window>& closed,
   pass_on(closed);
   const auto open = windows_->open_window();
   if (open != 0 && open != before)
-    links_.await_deadline(open, 1 + levels_below());
+    links_.await_deadline(windows_->generation(), open, 1 + levels_below());
 }
 
 void aggregator_role::take_report(messages::window_report report) {
@@ -36,9 +36,9 @@ void aggregator_role::take_window(const messages::shard_window& window) {
   take_part<const messages::shard_window&>(window);
 }
 
-/// The window waits no longer for what is still out.
-void aggregator_role::end_gathering(std::uint64_t window) {
-  if (!windows_)
+/// The window waits no longer for what is still out. The next generation may train the same one again.
+void aggregator_role::end_gathering(std::uint64_t generation, std::uint64_t window) {
+  if (!windows_ || windows_->generation() != generation)
     return;
   const auto closed = windows_->deadline(window, links_.now_seconds());
   evaluations_.closed(closed.size());

@@ -79,7 +79,7 @@ public:
   /// A command of a person about the arbitrators of the tree. Answers in JSON.
   virtual void take_command(const std::string& line, std::function<void(std::string)> answer);
   void guide(messages::guidance known);
-  void end_gathering(std::uint64_t window);
+  void end_gathering(std::uint64_t generation, std::uint64_t window);
 
 protected:
   /// Of arbitrators: what they gather reaches this one once it has closed there, at a deadline perhaps.

@@ -76,9 +76,9 @@ void aggregator_switchboard::finish_arbitrator(std::function<void()> done) {
       .then([done](atom::finish) { done(); }, [done](const caf::error&) { done(); });
 }
 
-void aggregator_switchboard::await_deadline(std::uint64_t window, std::uint32_t timeouts) {
+void aggregator_switchboard::await_deadline(std::uint64_t generation, std::uint64_t window, std::uint32_t timeouts) {
   self_->delayed_send(self_, timeouts * std::chrono::milliseconds(timeouts_.gather_timeout_ms), atom::deadline_v,
-                      window);
+                      generation, window);
 }
 
 void aggregator_switchboard::open_store(std::size_t meeting) {

@@ -54,7 +54,7 @@ public:
 
   // This aggregator, later.
   void look_soon() override { self_->send(self_, atom::look_v); }
-  void await_deadline(std::uint64_t window, std::uint32_t timeouts) override;
+  void await_deadline(std::uint64_t generation, std::uint64_t window, std::uint32_t timeouts) override;
 
   // At the root.
   /// Members of the generation before may still be asking the one before.

@@ -39,6 +39,25 @@ TEST_F(RootRole, HandsACompleteWindowToItsArbitrator) {
   EXPECT_THAT(links.take(), ElementsAre("deadline 1", "decide on 1 with 3 reports"));
 }
 
+/// It trains the same window again, and the deadline before is still on its way.
+TEST_F(RootRole, LeavesAWindowOpenAtADeadlineOfTheGenerationBefore) {
+  root->take_report(report_of(0, 1));
+  root->lost_worker(0);
+  for (std::uint32_t rank = 1; rank < 3; ++rank) {
+    auto said = hello_of(rank);
+    said.generation = 1;
+    say_hello(*root, said);
+  }
+  root->look();
+  ASSERT_THAT(links.take(), Contains("place 1,2 of 2 through \"\""));
+  root->take_report(report_of(1, 1, 2));
+  EXPECT_THAT(links.take(), ElementsAre("deadline 1"));
+  root->end_gathering(1, 1);
+  EXPECT_THAT(links.take(), IsEmpty());
+  root->end_gathering(2, 1);
+  EXPECT_THAT(links.take(), ElementsAre("decide on 1 with 1 reports"));
+}
+
 /// One of two that have come back ends; the third may have obeyed a newer term than both.
 TEST_F(RootRole, DecidesForNobodyBeforeAllHaveComeThoughOneEnds) {
   for (const bool all_end : {false, true}) {
@@ -56,7 +75,7 @@ TEST_F(RootRole, DecidesForNobodyBeforeAllHaveComeThoughOneEnds) {
       root->take_report(report);
     }
     links.take();
-    root->end_gathering(7);
+    root->end_gathering(4, 7);
     EXPECT_THAT(links.take(), ElementsAreArray(all_end ? std::vector<std::string>{"decide on 7 with 2 reports"}
                                                        : std::vector<std::string>{}));
   }
@@ -185,7 +204,7 @@ TEST_F(AggregatorRole, ARootWaitsForAllMembersOfAGenerationThatItMeetsInMidTrain
   say_hello(*root, said);
   links.take();
   root->take_report(report_of(0, 7, 4));
-  root->end_gathering(7);
+  root->end_gathering(4, 7);
   EXPECT_THAT(links.take(), ElementsAre("deadline 7")) << "another may have obeyed a newer term";
 }
 
@@ -290,7 +309,7 @@ TEST_F(ShardRole, WaitsInMidTrainingForWhoeverComesWhereItStandsBy) {
   links.attaching({5, {}});
   EXPECT_THAT(come_in_mid_training(standby, 1), ElementsAre("deadline 7"));
   EXPECT_THAT(come_in_mid_training(standby, 2), IsEmpty());
-  standby.end_gathering(7);
+  standby.end_gathering(4, 7);
   EXPECT_THAT(links.take(), ElementsAre("decide on 7 with 2 reports"));
   standby.take_report(report_of(1, 8, 4));
   links.take();

@@ -56,7 +56,7 @@ public:
   void finish_arbitrator(std::function<void()> done) override { done(); }
 
   void look_soon() override { note("look soon"); }
-  void await_deadline(std::uint64_t window, std::uint32_t timeouts) override {
+  void await_deadline(std::uint64_t, std::uint64_t window, std::uint32_t timeouts) override {
     note("deadline {}{}", window, timeouts > 1 ? fmt::format(" in {} time-outs", timeouts) : "");
   }
   void open_store(std::size_t meeting) override { note("store for {}", meeting); }
