@@ -1,6 +1,7 @@
 #include "node/commands/command.hpp"
 #include "node/reports/commit.hpp"
 #include "node/reports/report.hpp"
+#include "node/reports/results.hpp"
 #include "storage/atomic_file.hpp"
 
 #include <memory>
@@ -21,7 +22,7 @@ int report(const report_arguments& arguments, command_context& context) {
   const auto records = read_run(run, error);
   if (!error.empty())
     return refuse(context.err, error);
-  const auto summary = summarise(records);
+  const auto summary = summarise_ended(records, read_end_told(run));
   if (arguments.json) {
     context.out << workers_json(summary);
     return exit_done;
