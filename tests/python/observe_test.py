@@ -16,6 +16,7 @@ import unittest
 import agents
 import observed_scripts
 import ranks
+import scripts
 import torch
 
 from dynamix import adoption, agent, observation, observed_steps, world
@@ -35,7 +36,7 @@ for each in $started; do
   wait $each || status=$?
 done
 exit $status
-""", sys.executable]
+"""]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": ranks.PACKAGE, "OMP_NUM_THREADS": "1", "DYNAMIX_NODE": agents.program() or "",
                "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agents.take_free_ports(1)[0])}
 
@@ -51,7 +52,7 @@ class Folder:
         self.script = self.path / "train.py"
         self.script.write_text(script, encoding="utf-8")
 
-    def run(self, options, *arguments, launcher=LAUNCHER, environment=ENVIRONMENT):
+    def run(self, options, *arguments, launcher=(*LAUNCHER, sys.executable), environment=ENVIRONMENT):
         """With agents where there are options. What was said on standard output, on standard error, and the status."""
         command = [*launcher, "train.py", *arguments]
         if options is not None:
@@ -59,6 +60,11 @@ class Folder:
         done = subprocess.run(command, cwd=self.path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               timeout=ranks.SECONDS)
         return done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"), done.returncode
+
+    def run_forked(self, options, *arguments, launcher=None):
+        """The same, where nothing depends on how the interpreter starts."""
+        with scripts.program() as python:
+            return self.run(options, *arguments, launcher=launcher or (*LAUNCHER, python), environment={**ENVIRONMENT, "PYTHON_EXEC": python})
 
     def observed(self, run, rank):
         return json.loads((self.path / run / "observed" / f"rank-{rank}.json").read_text(encoding="utf-8"))
@@ -78,7 +84,7 @@ class Observed(unittest.TestCase):
     def test_script_of_torchvisions_form_is_told_what_two_lines_would_give_and_then_what_they_gave(self):
         folder = Folder(self.folder.name, observed_scripts.TORCHVISION)
         before = folder.script.read_bytes()
-        plain = folder.run(None, "3")[0]
+        plain = folder.run_forked(None, "3")[0]
         said, told, status = folder.run(["--observe", "--out", "runs/observed"], "3", launcher=TORCHRUN)
         self.assertEqual(status, 0, told)
         self.assertEqual(folder.script.read_bytes(), before)
@@ -101,7 +107,7 @@ class Observed(unittest.TestCase):
         estimated = [int(number) for number in re.search(r"shared as (\d+), (\d+)\)", told).groups()]
 
         folder.write(observed_scripts.joined(observed_scripts.TORCHVISION))
-        _, told, status = folder.run(["--out", "runs/joined", "--set", "arbitrator.policy=static"], "3", launcher=TORCHRUN)
+        _, told, status = folder.run_forked(["--out", "runs/joined", "--set", "arbitrator.policy=static"], "3", launcher=TORCHRUN)
         self.assertEqual(status, 0, told)
         self.assertRegex(told, r"observed before it joined, at equal batches: \d+ samples/s, and 1\.\d+ times as many were estimated; now "
                                r"\d+ samples/s, \d\.\d+ times as many")
@@ -125,8 +131,8 @@ class Observed(unittest.TestCase):
 
     def test_script_that_has_joined_keeps_its_batches_and_hears_what_the_policy_would_do(self):
         folder = Folder(self.folder.name, observed_scripts.joined(observed_scripts.TORCHVISION).replace("balance=True", "balance=False"))
-        for option in ("--shadow", "--observe"):
-            _, told, status = folder.run([option, "--out", option[2:]], "2")
+        for option, run in (("--shadow", folder.run_forked), ("--observe", folder.run)):
+            _, told, status = run([option, "--out", option[2:]], "2")
             self.assertEqual(status, 0, told)
             self.assertRegex(told, r"shadow mode: \S+ would have given worker-0 \d+, worker-1 \d+ samples per step in window \d+; they "
                                    r"had 32, 32")
@@ -142,7 +148,7 @@ class Observed(unittest.TestCase):
         hook = os.path.join(ranks.PACKAGE, "dynamix", "observer")
         environment = {**ENVIRONMENT, "PYTHONPATH": hook}
         command = [agents.program(), "exec", "--workers", "2", "--set", "dashboard.listen=", "--observe", "--out", "run", "--", *LAUNCHER,
-                   "train.py", "1"]
+                   sys.executable, "train.py", "1"]
         done = subprocess.run(command, cwd=folder.path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               timeout=ranks.SECONDS)
         self.assertEqual(done.returncode, 0, done.stderr.decode(errors="replace"))
