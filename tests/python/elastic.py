@@ -5,6 +5,7 @@
 What dies is started again, and comes into the training that goes on meanwhile.
 """
 import collections
+import ctypes
 import json
 import multiprocessing
 import os
@@ -70,7 +71,12 @@ def tensors():
 
 
 def parameters_of(model):
-    return [parameter.tolist() for parameter in model.parameters()]
+    """Their bytes: as numbers, they are half a second's work for whoever writes a journal."""
+    return [parameter.detach().numpy().tobytes().hex() for parameter in model.parameters()]
+
+
+def restore(parameter, text):
+    return torch.frombuffer(bytearray.fromhex(text), dtype=parameter.dtype).view_as(parameter)
 
 
 def store_of(folder):
@@ -139,8 +145,8 @@ def train(rank, folder, life, sockets, wrapped, loader_workers, stream, passes=1
 
 
 def host(first, folder, life):
-    """Two members of four, as those of one host; it waits for them. They begin when both hosts have loaded Torch, which may
-    take a busy machine longer than members wait for each other."""
+    """Two members of four, as those of one host; it waits for them. They begin when both hosts are there, which may take a busy
+    machine longer than members wait for each other."""
     pathlib.Path(folder, f"host-{first}").touch()
     limit = time.monotonic() + RUN_SECONDS
     while not all(os.path.exists(os.path.join(folder, f"host-{each}")) for each in (0, 2)) and time.monotonic() < limit:
@@ -154,6 +160,25 @@ def host(first, folder, life):
     for member in members:
         member.join()
     return max(abs(member.exitcode) for member in members)
+
+
+def apart(function, *arguments):
+    """Ends with what it returns: in a namespace of processes that ends with this one, as `unshare --pid --fork --kill-child --mount-proc`
+    makes it, whose program would have to load Torch."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def check(result):
+        if result != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    check(libc.unshare(0x20020000))  # CLONE_NEWPID | CLONE_NEWNS
+    child = os.fork()
+    if child == 0:
+        check(libc.prctl(1, signal.SIGKILL, 0, 0, 0))  # PR_SET_PDEATHSIG
+        check(libc.mount(b"none", b"/", None, 0x44000, None))  # MS_REC | MS_PRIVATE
+        check(libc.mount(b"proc", b"/proc", b"proc", 0, None))
+        os._exit(function(*arguments))
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 class Trial:
@@ -273,7 +298,7 @@ class Trial:
         if sorted(begun) != list(range(len(begun))):
             self.problems.append("steps are missing")
         if not ends or any(each != ends[0] for each in ends):
-            self.problems.append(f"the members' parameters differ: {[each[0][0][:2] for each in ends]}")
+            self.problems.append(f"the members' parameters differ: {[each[0][:32] for each in ends]}")
         elif self._passes == 1:
             self._replay(begun, lines, ends[0])
         used = collections.defaultdict(collections.Counter)
@@ -314,8 +339,8 @@ class Trial:
         values = values if self._stream else tensors()
         model = layers(self._branches)
         with torch.no_grad():
-            for parameter, numbers in zip(model.parameters(), start):
-                parameter.copy_(torch.tensor(numbers))
+            for parameter, text in zip(model.parameters(), start):
+                parameter.copy_(restore(parameter, text))
         optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=0.9)
         for step in sorted(begun):
             newest = max(line["generation"] for line in begun[step])
@@ -325,8 +350,7 @@ class Trial:
             loss_of(model, values[batch]).backward()
             optimizer.step()
         largest = max(own.abs().max().item() for own in model.parameters())
-        return [float((own.detach() - torch.tensor(numbers)).abs().max()) / largest
-                for own, numbers in zip(model.parameters(), end)], largest
+        return [float((own.detach() - restore(own, text)).abs().max()) / largest for own, text in zip(model.parameters(), end)], largest
 
     def _time(self, lines, deaths):
         for number, (dead, at) in enumerate(deaths):
@@ -360,4 +384,4 @@ def main(kills=200, seed=1, with_agents=0, passes=1):
 
 
 if __name__ == "__main__":
-    sys.exit(host(int(sys.argv[2]), sys.argv[3], int(sys.argv[4])) if sys.argv[1:2] == ["host"] else main(*sys.argv[1:]))
+    sys.exit(main(*sys.argv[1:]))

@@ -1,14 +1,13 @@
 """Members of an elastic run may be killed at any moment: the others go on at once, and no sample is lost or used twice."""
+import contextlib
 import ctypes
 import io
 import json
 import logging
 import mmap
+import multiprocessing
 import os
 import pathlib
-import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -87,13 +86,14 @@ def wait_until(true):
     return true()
 
 
-@unittest.skipUnless(os.geteuid() == 0 and shutil.which("unshare"), "needs root, for namespaces of processes")
+@unittest.skipUnless(os.geteuid() == 0, "needs root, for namespaces of processes")
 class Hosts(unittest.TestCase):
     """Two hosts of two members: those of one see nothing of the other's processes."""
 
     def start(self, first, folder, life):
-        command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, elastic.__file__, "host"]
-        return subprocess.Popen([*command, str(first), folder, str(life)])
+        process = multiprocessing.get_context("fork").Process(target=elastic.apart, args=(elastic.host, first, folder, life))
+        process.start()
+        return process
 
     def test_may_be_lost_with_all_their_members_and_come_back(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -101,13 +101,15 @@ class Hosts(unittest.TestCase):
             try:
                 self.assertTrue(wait_until(lambda: all(done(folder, rank, 0) for rank in range(4))))
                 lost.kill()
-                lost.wait()
+                lost.join()
                 died = time.monotonic()
                 self.assertTrue(wait_until(lambda: all(done(folder, rank, 0, died + 0.2) for rank in range(2))))
                 print(f"two members of a host go on {done(folder, 0, 0, died + 0.2) - died:.2f} s behind the loss of the other "
                       f"host, of which they wait {elastic.HOST_SECONDS}")
                 lost = self.start(2, folder, 1)
-                self.assertEqual((left.wait(ranks.SECONDS), lost.wait(ranks.SECONDS)), (0, 0))
+                for each in (left, lost):
+                    each.join(ranks.SECONDS)
+                self.assertEqual((left.exitcode, lost.exitcode), (0, 0))
                 self.assertTrue(done(folder, 2, 1), "the host did not come back before the end")
                 trial = elastic.Trial(streams=True, world=4)
                 trial.check(folder)
@@ -115,7 +117,7 @@ class Hosts(unittest.TestCase):
             finally:
                 for each in (left, lost):
                     each.kill()
-                    each.wait()
+                    each.join()
 
 
 def alone(function, world, rank=0):
@@ -216,8 +218,10 @@ def read_while_a_group_forms(rank, world, port, prefixes):
 class Stores(unittest.TestCase):
     def test_are_read_while_a_group_forms_without_end(self):
         served = ranks.store()
-        for prefixes in ((), ("run",), ("runs", "7")):
-            self.assertEqual(ranks.run(read_while_a_group_forms, 1, served.port, prefixes), [(False, False)])
+        with contextlib.ExitStack() as stack:
+            attempts = [stack.enter_context(ranks.Group(read_while_a_group_forms, 1, served.port, prefixes))
+                        for prefixes in ((), ("run", ), ("runs", "7"))]
+            self.assertEqual([attempt.result(0) for attempt in attempts], [(True, (False, False))] * 3)
 
 
 def member_of_all(path, rank, world):
@@ -279,6 +283,7 @@ def train_beside_a_newcomer(_, __, folder, rank, way):
         while not os.path.exists(os.path.join(folder, "over")):
             for batch in loader:
                 train_batch(batch)
+                time.sleep(0.005)  # it trains beside the other for many seconds
                 ends.append(time.monotonic())
             pathlib.Path(folder, "trains").touch()
         return max(end - before for before, end in zip(ends, ends[1:]))
