@@ -30,7 +30,7 @@ std::string kernel_types_problem() {
   if (!std::filesystem::exists("/sys/kernel", ignored))
     return "/sys is not mounted, where the kernel tells its types";
   return "there is no /sys/kernel/btf/vmlinux: a container hides it, or the kernel is built without "
-         "CONFIG_DEBUG_INFO_BTF (Debian's has it since 11, Ubuntu's since 20.10)";
+         "CONFIG_DEBUG_INFO_BTF (Debian's has it since 11)";
 }
 
 std::string network_privileges_problem(const privileges& may) {

@@ -16,8 +16,8 @@ def torch_problem(version: str) -> str:
 
     >>> torch_problem("2.13.0+cpu")
     ''
-    >>> torch_problem("1.13.1")[:53]
-    'this is torch 1.13.1, and dynamix needs 2.6 or later:'
+    >>> torch_problem("2.5.1")[:52]
+    'this is torch 2.5.1, and dynamix needs 2.6 or later:'
     """
     numbers = re.match(r"(\d+)\.(\d+)", version)
     if numbers is None or (int(numbers[1]), int(numbers[2])) >= OLDEST_TORCH:

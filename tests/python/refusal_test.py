@@ -108,9 +108,9 @@ class Refusals(unittest.TestCase):
         with unittest.mock.patch("torch.__version__", "2.5.1+cu124"):
             self.refused(RuntimeError, "this is torch 2.5.1\\+cu124, and dynamix needs 2.6 or later.*pip install 'torch>=2.6'",
                          a_run)
-        said = subprocess.run([sys.executable, "-c", "import torch; torch.__version__ = '1.13.1'; import dynamix"], capture_output=True,
+        said = subprocess.run([sys.executable, "-c", "import torch; torch.__version__ = '2.5.1'; import dynamix"], capture_output=True,
                               env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}, text=True, timeout=ranks.SECONDS, check=False)
-        self.assertIn("ImportError: this is torch 1.13.1, and dynamix needs 2.6 or later", said.stderr.splitlines()[-1])
+        self.assertIn("ImportError: this is torch 2.5.1, and dynamix needs 2.6 or later", said.stderr.splitlines()[-1])
 
     def test_a_world_of_one_where_more_was_promised(self):
         with unittest.mock.patch.dict(os.environ, WORLD_SIZE="2"):
