@@ -10,6 +10,7 @@
 #include <charconv>
 #include <deque>
 #include <filesystem>
+#include <thread>
 
 namespace dynamix::cluster_test {
 namespace {
@@ -249,7 +250,18 @@ TEST_F(LaunchIntoShells, SaysThatAStartUpFileWaits) {
   start_machines({.cluster = patient_cluster}, "/bin/bash");
   auto launched = launch();
   EXPECT_TRUE(wait_until([&] { return launched.says("w0 has started nothing for 15 s"); })) << launched.said();
-  EXPECT_EQ(launched.wait().code, 1) << "and goes on waiting for it no longer than a minute";
+  launched.signal(SIGINT);
+  ASSERT_TRUE(wait_until([&] { return launched.says("a second Ctrl-C ends at once"); })) << launched.said();
+  std::this_thread::sleep_for(std::chrono::milliseconds(600)); // signals within half a second are one
+  launched.signal(SIGINT);
+  EXPECT_EQ(launched.wait().code, 1) << launched.said();
+}
+
+TEST_F(LaunchIntoShells, WaitForAStartUpFileNoLongerThanAMinute) {
+  write_home(".bashrc", "cat >/dev/null\n");
+  start_machines({.cluster = patient_cluster}, "/bin/bash");
+  auto launched = launch();
+  EXPECT_EQ(launched.wait().code, 1) << launched.said();
   EXPECT_THAT(launched.said(), HasSubstr("its shell did not come to the command"));
 }
 
