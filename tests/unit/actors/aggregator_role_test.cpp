@@ -45,9 +45,10 @@ TEST_F(RootRole, LeavesAWindowOpenAtADeadlineOfTheGenerationBefore) {
   root->lost_worker(0);
   for (std::uint32_t rank = 1; rank < 3; ++rank) {
     auto said = hello_of(rank);
-    said.generation = 1;
+    said.generation = said.steps = said.attempted_steps = 1;
     say_hello(*root, said);
   }
+  links.now += 0.5;
   root->look();
   ASSERT_THAT(links.take(), Contains("place 1,2 of 2 through \"\""));
   root->take_report(report_of(1, 1, 2));
