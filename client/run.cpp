@@ -458,7 +458,7 @@ void run::close_window(bool final) {
     link_->send(messages::window_report{.host = welcome_.host,
                                         .rank = welcome_.rank,
                                         .generation = std::max<std::uint64_t>(1, generation_),
-                                        .window = (step - 1) / steps_->options().window_steps + 1,
+                                        .window = steps_->window() + (final ? 1 : 0), // a step may be in two of them
                                         .first_step = sums_.first_step,
                                         .final = final,
                                         .batch = planned.batches[position_],

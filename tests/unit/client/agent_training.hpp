@@ -88,13 +88,14 @@ public:
   bool step() {
     own_.clear();
     const bool fetched = fetched_ > 0 && fetched_-- > 0;
-    for (std::size_t i = 0; i < runs_.size(); ++i) {
+    for (std::size_t i = 0; i < runs_.size() * batches; ++i) {
+      auto* const taking = run(i / batches);
       auto deal = sized<dynamix_deal>();
-      const int code = fetched ? DYNAMIX_OK : dynamix_deal_next(run(i), &deal);
-      EXPECT_NE(code, DYNAMIX_ERROR) << dynamix_error(run(i));
+      const int code = fetched ? DYNAMIX_OK : dynamix_deal_next(taking, &deal);
+      EXPECT_NE(code, DYNAMIX_ERROR) << dynamix_error(taking);
       if (code == DYNAMIX_END)
         return false;
-      EXPECT_GOOD(run(i), dynamix_deliver(run(i), &deal));
+      EXPECT_GOOD(taking, dynamix_deliver(taking, &deal));
       own_.push_back(deal.own);
     }
     if (dynamix_due(run(0)) & DYNAMIX_GATHER)
@@ -124,7 +125,8 @@ public:
       }
   }
 
-  double loss = 2; ///< of each step to come
+  double loss = 2;         ///< of each step to come
+  std::size_t batches = 1; ///< that each of them takes
 
   dynamix_status status(std::size_t i = 0) {
     auto status = sized<dynamix_status>();

@@ -119,6 +119,23 @@ TEST_F(AgentTraining, ReportsLossesOfAnySignAndThatNoneIsKnown) {
   }
 }
 
+TEST_F(AgentTraining, NumbersWindowsOneByOneWhereStepsOfSeveralBatchesEndThem) {
+  training_->batches = 3;
+  training_->train(10);
+  training_->start_epoch();
+  training_->train(1);
+  EXPECT_GOOD(training_->run(0), dynamix_finish(training_->run(0), 1, "the end"));
+  const std::array<std::uint64_t, 5> ends{0, 12, 21, 30, 33};
+  for (std::size_t window = 1; window < ends.size(); ++window) {
+    const auto report = agents_[0]->read_a<messages::window_report>();
+    ASSERT_TRUE(report);
+    EXPECT_EQ(report->window, window);
+    EXPECT_EQ(report->first_step, ends.at(window - 1));
+    EXPECT_EQ(report->training.steps, ends.at(window) - ends.at(window - 1));
+    EXPECT_EQ(report->final, window == 4);
+  }
+}
+
 TEST_F(AgentTraining, ReportsWhatWasInForceInAWindowWhereADecisionHoldsFromItsEndOn) {
   training_->train(9);
   decide(0, 1, 24, 10);
