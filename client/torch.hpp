@@ -175,7 +175,13 @@ public:
       throw error(dynamix_error(run_));
   }
 
-  void start_epoch() { check(dynamix_start_epoch(run_)); }
+  void start_epoch() {
+    check(dynamix_start_epoch(run_));
+    restart_clock();
+  }
+
+  /// What comes before is no part of the next step's time: an evaluation, a checkpoint.
+  void restart_clock() { step_end_ = now(); }
 
   std::optional<dynamix_deal> deal_next() {
     auto deal = sized<dynamix_deal>();
@@ -475,6 +481,7 @@ public:
   /// The model was evaluated; on one member.
   void evaluated(double train_loss, double test_loss, double test_accuracy) {
     session_->check(dynamix_evaluated(session_->run(), train_loss, test_loss, test_accuracy));
+    session_->restart_clock();
   }
   void limit_batch(std::uint32_t samples) { session_->check(dynamix_limit_batch(session_->run(), samples)); }
   dynamix_status status() const { return session_->status(); }

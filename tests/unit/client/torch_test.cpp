@@ -266,6 +266,34 @@ TEST(TorchSdk, LeavesParametersAloneThatNoSampleOfTheStepUses) {
     EXPECT_EQ(step[2], 1) << "used by nobody";
 }
 
+struct told_to_agent {
+  messages::farewell farewell;
+  messages::window_report window; ///< the first
+};
+
+/// What the only member of a training tells its agent until it ends.
+told_to_agent hear(client::scripted_agent& agent) {
+  told_to_agent told;
+  auto welcome = client::welcome_example();
+  welcome.workers = 1;
+  if (agent.accept() && agent.read_a<messages::client_hello>()) {
+    agent.send(welcome);
+    if (agent.read_a<messages::heartbeat>()) {
+      agent.send(messages::placement{.generation = 1, .members = {0}, .source = 0, .store_prefix = "g1"});
+      while (auto next = agent.read()) {
+        if (const auto* report = std::get_if<messages::window_report>(&*next); report != nullptr && report->window == 1)
+          told.window = *report;
+        if (const auto* farewell = std::get_if<messages::farewell>(&*next)) {
+          told.farewell = *farewell;
+          break;
+        }
+      }
+    }
+  }
+  agent.hang_up();
+  return told;
+}
+
 /// What a loop over `steps` tells its agent in the end; its last step throws where `throws`, and where it `leaves` the
 /// epoch it says so.
 messages::farewell farewell_of(std::size_t steps, bool throws, bool drop_last = false, bool leaves = false) {
@@ -297,24 +325,9 @@ messages::farewell farewell_of(std::size_t steps, bool throws, bool drop_last = 
     } catch (const std::runtime_error&) {
     }
   });
-  messages::farewell told;
-  auto welcome = client::welcome_example();
-  welcome.workers = 1;
-  if (agent.accept() && agent.read_a<messages::client_hello>()) {
-    agent.send(welcome);
-    if (agent.read_a<messages::heartbeat>()) {
-      agent.send(messages::placement{.generation = 1, .members = {0}, .source = 0, .store_prefix = "g1"});
-      while (auto next = agent.read()) {
-        if (const auto* farewell = std::get_if<messages::farewell>(&*next)) {
-          told = *farewell;
-          break;
-        }
-      }
-    }
-  }
-  agent.hang_up();
+  const auto told = hear(agent);
   loop.join();
-  return told;
+  return told.farewell;
 }
 
 TEST(TorchSdk, HasCompletedItsTrainingWhereItsOptimiserEndsAtAnEpochsEnd) {
@@ -337,6 +350,45 @@ TEST(TorchSdk, HasFailedWhereAnExceptionEndsItAtAnEpochsEnd) {
   const auto told = farewell_of(7, true);
   EXPECT_EQ(told.end, messages::farewell_end::failed);
   EXPECT_EQ(told.reason, "an exception has ended the training loop");
+}
+
+TEST(TorchSdk, TimesNoEvaluationAsPartOfAStep) {
+  const temporary_directory place;
+  const auto socket = place.file("agent.sock");
+  client::scripted_agent agent(socket);
+  double passed = 0;
+  double evaluated = 0;
+  std::thread loop([&] {
+    auto model = make_model();
+    auto optimizer = join(model->parameters(), torch::optim::Adam(model->parameters(), 0.01),
+                          {.batch = 16, .samples = samples, .agent = socket});
+    auto loader = torch::data::make_data_loader(points().map(torch::data::transforms::Stack<>()),
+                                                optimizer.run().sampler(), torch::data::DataLoaderOptions());
+    const double begun = detail::now();
+    const auto evaluate = [&] {
+      const double before = detail::now();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      evaluated += detail::now() - before;
+    };
+    int steps = 0;
+    for (int epoch = 0; epoch < 2; ++epoch, evaluate()) // of seven steps
+      for (auto& batch : *loader) {
+        optimizer.zero_grad();
+        loss_of(model, batch.data).backward();
+        optimizer.step();
+        if (++steps == 3) {
+          evaluate();
+          optimizer.run().evaluated(1, 1, 0.5);
+        } else if (steps == 10) {
+          passed = detail::now() - begun - evaluated;
+        }
+      }
+  });
+  const auto window = hear(agent).window;
+  loop.join();
+  EXPECT_EQ(window.training.steps, 10U);
+  EXPECT_GT(window.training.iteration_seconds, 0);
+  EXPECT_LT(10 * window.training.iteration_seconds, passed);
 }
 
 TEST(TorchSdk, LeavesAnOptimiserOfSomebodyElsesWhereItIs) {
