@@ -27,6 +27,7 @@
 #include <cmath>
 #include <cstdint>
 #include <dynamix/dynamix.h>
+#include <dynamix/torch_batches.hpp>
 #include <dynamix/torch_buckets.hpp>
 #include <exception>
 #include <functional>
@@ -177,6 +178,7 @@ public:
 
   void start_epoch() {
     check(dynamix_start_epoch(run_));
+    batches_.start_epoch();
     restart_clock();
   }
 
@@ -187,7 +189,10 @@ public:
     auto deal = sized<dynamix_deal>();
     const int code = dynamix_deal_next(run_, &deal);
     check(code);
-    return code == DYNAMIX_OK ? std::optional(deal) : std::nullopt;
+    if (code != DYNAMIX_OK)
+      return std::nullopt;
+    batches_.dealt(deal.own);
+    return deal;
   }
 
   /// The samples of the next step.
@@ -213,7 +218,10 @@ public:
     return status;
   }
 
-  void deliver() { check(dynamix_deliver(run_, nullptr)); }
+  void deliver() {
+    check(dynamix_deliver(run_, nullptr));
+    batches_.taken();
+  }
 
   void weight(double own) { told_weight_ = own; }
 
@@ -231,7 +239,8 @@ public:
       total = sum.item<double>();
       check(dynamix_set_weights(run_, own, total));
     }
-    const double factor = total > 0 ? own / total : 0;
+    const double repeats = told_weight_ ? 1 : batches_.repeats();
+    const double factor = total > 0 ? own / total * repeats : 0;
     const double start = now();
     const auto due = dynamix_due(run_);
     const bool measures = (due & DYNAMIX_MEASURE) != 0;
@@ -241,7 +250,7 @@ public:
     auto buckets = pack(parameters_, own > 0 || total <= 0);
     for (auto& each : buckets)
       if (measures)
-        own_square += scale(each.values, factor);
+        own_square += repeats * repeats * scale(each.values, factor);
       else
         multiply(each.values, factor);
     for (auto& each : buckets) {
@@ -295,6 +304,7 @@ public:
     correct_.reset();
     told_weight_.reset();
     averaged_ = false;
+    batches_.start_step();
     tell();
   }
 
@@ -421,6 +431,7 @@ private:
   join_options options_;
   process_group group_;
   dynamix_run* run_ = nullptr;
+  step_batches batches_{parameters_};
   std::optional<double> told_weight_; ///< of the step under way
   bool averaged_ = false;
   bool finished_ = false;
@@ -464,7 +475,8 @@ public:
   dynamix::sampler sampler() const { return dynamix::sampler(session_); }
 
   /// The batch that the loop has now counts as part of the next step: for gradients that are accumulated over several
-  /// batches, between two of them. Not behind the last of a step, which the step itself counts.
+  /// batches, between two of them. Not behind the last of a step, which the step itself counts. One without samples is
+  /// none of them, also where losses are divided by the number of all.
   void accumulate() { session_->deliver(); }
   /// The loop over the data loader was left amid an epoch, on all members behind the same step: states that are saved
   /// from here on, and the end of the run, stand at the beginning of the next one.

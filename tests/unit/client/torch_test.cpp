@@ -62,6 +62,7 @@ struct plan {
   int leaver = -1;                      ///< the member whose loop throws behind its last epoch
   bool finishes = true;                 ///< by finish, not by the optimiser's end
   double weight = 0;                    ///< that each member tells in each step; 0: none
+  std::size_t accumulated = 1;          ///< batches of a step
 };
 
 void train(const plan& how, int rank, const c10::intrusive_ptr<c10d::HashStore>& store, trained& result) {
@@ -86,11 +87,15 @@ void train(const plan& how, int rank, const c10::intrusive_ptr<c10d::HashStore>&
     for (auto& batch : *loader) {
       const auto numbers = batch.target.to(torch::kInt64).contiguous();
       result.steps.emplace_back(numbers.data_ptr<std::int64_t>(), numbers.data_ptr<std::int64_t>() + numbers.numel());
-      optimizer.zero_grad();
-      loss_of(model, batch.data).backward();
+      (loss_of(model, batch.data) / static_cast<double>(how.accumulated)).backward();
+      if (result.steps.size() % how.accumulated != 0) {
+        run.accumulate();
+        continue;
+      }
       if (how.weight > 0)
         run.weight(how.weight);
       optimizer.step();
+      optimizer.zero_grad();
     }
   result.state = run.state();
   if (rank == how.leaver)
@@ -205,6 +210,55 @@ TEST(TorchSdk, CountsEachBatchThatIsAccumulated) {
     EXPECT_EQ(run.status().samples, batches == 2 ? 52U : 103U);
   }
   EXPECT_EQ(batches, 4);
+}
+
+/// The mean of the batches of each rank that have samples, weighted by these.
+std::vector<double> train_accumulated(const std::vector<trained>& ranks, std::size_t batches) {
+  auto model = make_model();
+  torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  for (std::size_t first = 0; first < ranks[0].steps.size(); first += batches) {
+    auto loss = torch::zeros({}, torch::kFloat64);
+    double total = 0;
+    for (const auto& rank : ranks) {
+      auto own_loss = torch::zeros({}, torch::kFloat64);
+      double own = 0;
+      double counted = 0;
+      for (std::size_t i = first; i < first + batches; ++i) {
+        std::vector<torch::Tensor> inputs;
+        for (const auto number : rank.steps[i])
+          inputs.push_back(points().get(static_cast<std::size_t>(number)).data);
+        if (inputs.empty())
+          continue;
+        own_loss = own_loss + loss_of(model, torch::stack(inputs));
+        own += static_cast<double>(inputs.size());
+        ++counted;
+      }
+      loss = loss + own_loss / counted * own;
+      total += own;
+    }
+    optimizer.zero_grad();
+    (loss / total).backward();
+    optimizer.step();
+  }
+  std::vector<double> parameters;
+  for (const auto& parameter : model->parameters())
+    for (std::int64_t i = 0; i < parameter.numel(); ++i)
+      parameters.push_back(parameter.reshape({-1})[i].item<double>());
+  return parameters;
+}
+
+TEST(TorchSdk, CountsNoStandInAmongTheBatchesOfAStep) {
+  for (const std::size_t workers : {0, 3}) { // of a data loader that has the stand-in early, too
+    const auto ranks = train_ranks({.batches = {33, 1}, .epochs = 1, .workers = workers, .accumulated = 2});
+    ASSERT_EQ(ranks[1].steps.size(), 4U);
+    auto counted = ranks;
+    counted[1].steps.back().clear();
+    const auto expected = train_accumulated(counted, 2);
+    ASSERT_EQ(ranks[0].parameters.size(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(ranks[0].parameters[i], expected[i], 1e-12);
+    EXPECT_EQ(ranks[0].parameters, ranks[1].parameters);
+  }
 }
 
 TEST(TorchSdk, EndsAsFailedWhereAnotherMemberThrows) {
