@@ -96,6 +96,16 @@ TEST_F(Regroup, KeepsWhatTheOthersCanHold) {
   expect_batches({85, 64, 43});
 }
 
+TEST_F(Regroup, KeepsALimitBelowTheLowestBatchOfAll) {
+  begin({.initial = 64, .lowest = 32, .highest = 1024}, 100'000);
+  all_[2]->limit_batch(16);
+  step();
+  step();
+  expect_batches({64, 64, 16});
+  regroup({true, false, true});
+  expect_batches({128, 0, 16});
+}
+
 /// Where the epoch is dealt to its end, what is agreed in one step and in the next holds from the same step on.
 TEST_F(Regroup, ForgetsWhatNotAllHaveReadBeforeAMemberDied) {
   begin({.initial = 8, .lowest = 1, .highest = 64}, 144);
