@@ -67,8 +67,8 @@ double pace_tracker::seconds(double batch) const {
   return curve_.seconds(batch) * std::exp(pace_);
 }
 
-/// What a first step at a batch size beyond all others is taken for: it may have been interrupted, and says no more than
-/// a factor beyond what a fixed or a proportional cost would make of the nearest point.
+/// What a first step at a batch size beyond all others is taken for: it may have been interrupted, and says no more
+/// than a factor beyond what a fixed or a proportional cost would make of the nearest point.
 double pace_tracker::possible(double batch, double log_seconds) const {
   if (points_.empty())
     return log_seconds;
@@ -86,11 +86,11 @@ void pace_tracker::measure(double batch, double seconds) {
   auto* known = find(batch);
   const bool between = !points_.empty() && batch > points_.front().batch && batch < points_.back().batch;
   if (known == nullptr && !between) { // what is expected here is a guess, which says nothing of a change of speed
-    if (points_.size() < points_max) {
-      const auto place = std::ranges::lower_bound(points_, batch, {}, &point::batch);
-      points_.insert(place, {.batch = batch, .log_seconds = possible(batch, std::log(seconds) - pace_), .weight = 1});
-      fit();
-    }
+    const point fresh{.batch = batch, .log_seconds = possible(batch, std::log(seconds) - pace_), .weight = 1};
+    if (points_.size() == points_max) // what is the furthest from here says the least
+      points_.erase(batch > points_.back().batch ? points_.begin() : points_.end() - 1);
+    points_.insert(std::ranges::lower_bound(points_, batch, {}, &point::batch), fresh);
+    fit();
     return;
   }
   const double ratio = std::log(seconds / curve_.seconds(batch));

@@ -90,6 +90,30 @@ TEST_F(PaceTracker, KeepsTheShapeThatItLearnedWhenThePaceChanges) {
   EXPECT_NEAR(tracker.seconds(16), 3 * 0.036, 0.15 * 3 * 0.036);
 }
 
+/// With as many batch sizes as it remembers it once learned of no further one, and was blind there for good.
+TEST_F(PaceTracker, GoesOnLearningHoweverFarTheBatchSizeHasDrifted) {
+  const auto becomes_slow = [&](double batch) {
+    for (int i = 0; i < 50; ++i)
+      step(batch);
+    EXPECT_NEAR(tracker.seconds(batch), 0.02 + 0.001 * batch, 0.1 * (0.02 + 0.001 * batch)) << batch;
+    const auto before = tracker.changes();
+    for (int i = 0; i < 5; ++i)
+      step(batch, 3);
+    EXPECT_GT(tracker.changes(), before) << batch;
+    for (int i = 0; i < 5; ++i)
+      step(batch);
+  };
+  double batch = 8;
+  for (int i = 0; i < 40; ++i, batch *= 1.12)
+    for (int steps = 0; steps < 10; ++steps)
+      step(batch);
+  becomes_slow(batch);
+  for (int i = 0; i < 80; ++i, batch /= 1.12)
+    for (int steps = 0; steps < 10; ++steps)
+      step(batch);
+  becomes_slow(batch);
+}
+
 TEST_F(PaceTracker, IgnoresWhatIsNoMeasurement) {
   tracker.measure(0, 1);
   tracker.measure(8, std::nan(""));
