@@ -52,6 +52,7 @@ private:
   void draw_actions(const observation& own, std::vector<choice>& choices);
   void act_on_batch(choice& chosen, std::uint32_t assigned, std::uint32_t highest);
   std::string odds(const choice& chosen) const;
+  bool is_action(std::int32_t vote) const { return vote >= 0 && static_cast<std::size_t>(vote) < shape_.outputs(); }
 
   cluster::batch limits_;
   cluster::policy_mode mode_;
@@ -130,8 +131,8 @@ void policy_controller::rule(const observation& all, const std::vector<choice>& 
   if (planned_ && result.planned) {
     std::vector<planned_action> actions;
     for (const auto& each : proposals)
-      actions.push_back(each.vote < 0 ? planned_action{}
-                                      : to_planned_action(static_cast<std::size_t>(each.vote), shape_.actions));
+      actions.push_back(is_action(each.vote) ? to_planned_action(static_cast<std::size_t>(each.vote), shape_.actions)
+                                             : planned_action{}); // a shard may say anything
     auto target = find_planned_target(*all.measured, actions, all.assigned, tries_votes_);
     result.target_seconds = target.seconds;
     result.reason = std::move(target.reason);

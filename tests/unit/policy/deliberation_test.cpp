@@ -166,6 +166,46 @@ TEST_F(Deliberation, ATermOnlyRises) {
   EXPECT_EQ(judge->consider(shard_of(1, {})).decisions[0].key.term, 7U);
 }
 
+/// Three windows of two hosts, in the last of which one takes three times as long; what the root of a tree of `ppo`
+/// rules then, if shards said of each worker that it had voted for this action.
+messages::guidance ruled_on(std::int32_t vote) {
+  cluster::cluster_file file;
+  file.batch = {.initial = 64, .lowest = 8, .highest = 1024};
+  file.arbitrator.policy = cluster::policy_kind::ppo;
+  file.arbitrator.mode = cluster::policy_mode::infer;
+  file.arbitrator.guard = false;
+  deliberation root(file, make_controller(file, {}));
+  for (std::uint64_t window = 11;; ++window) {
+    auto shard = shard_of(window, {});
+    messages::shard_window joined{
+        .window = window, .generation = 1, .expected = 2, .reports = shard.reports, .choices = {}};
+    for (auto& report : joined.reports) {
+      report.batch = window == 11 ? 128 : 64;
+      report.global_batch = 2 * report.batch;
+      report.training.steps = 10;
+      report.training.compute_seconds = (window == 13 && report.rank == 0 ? 3 : 1) * 0.02 * report.batch / 64;
+      joined.choices.push_back(
+          {.rank = report.rank, .key = {}, .assigned = 64, .batch = 64, .proposed = 64, .vote = vote});
+    }
+    auto known = root.join(joined).known;
+    if (window == 13)
+      return known;
+  }
+}
+
+/// What lies behind the actions in memory once counted as one of them.
+TEST(RootOfATree, TakesAVoteForNoActionForNone) {
+  const auto none = ruled_on(-1);
+  EXPECT_EQ(none.ruled_total, 128U);
+  EXPECT_NE(ruled_on(7).workers[0].ruled, none.workers[0].ruled) << "100 %, by the newest window";
+  for (std::int32_t vote = messages::max_actions - 8; vote < static_cast<std::int32_t>(messages::max_actions); ++vote) {
+    const auto known = ruled_on(vote);
+    EXPECT_EQ(known.ruled_total, none.ruled_total) << vote;
+    for (std::size_t i = 0; i < 2; ++i)
+      EXPECT_EQ(known.workers[i].ruled, none.workers[i].ruled) << vote;
+  }
+}
+
 /// Ranks are the cluster file's; the name in a report is what its sender says.
 TEST_F(Deliberation, TakesAHostsLimitByRankNotByTheReportedName) {
   file.hosts = {{.name = "w0", .port = 1, .batch_highest = 128}, {.name = "w1", .port = 2}};
