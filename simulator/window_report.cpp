@@ -35,7 +35,8 @@ messages::training_statistics report_writer::training(const worker& of, random_s
   result.exchange_seconds = std::max(0.0, result.iteration_seconds - result.compute_seconds);
   // |g|^2 = |G|^2 + tr/B. Assumed: tr(Sigma) is constant and |G| is 1 at the start, so |G|^2 = phi_start/phi.
   result.gradient_norm = std::sqrt(what_.workload.phi_start * (1 / summary_.phi + 1 / batch));
-  result.gradient_valid = summary_.first_step + summary_.steps >= warm_up_steps;
+  // One gradient alone shows nothing of its noise.
+  result.gradient_valid = summary_.workers > 1 && summary_.first_step + summary_.steps >= warm_up_steps;
   if (result.gradient_valid) {
     result.noise_scale = summary_.measured_phi;
     result.sigma2_norm = summary_.measured_phi / of.batch;

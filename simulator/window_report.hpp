@@ -24,6 +24,7 @@ struct worker_sums {
 struct window_summary {
   std::uint64_t window = 0;
   std::uint64_t generation = 0;
+  std::size_t workers = 0;
   std::uint64_t first_step = 0;
   std::uint32_t steps = 0;
   std::uint32_t timed_steps = 0;  ///< those under the batch sizes in force at its end

@@ -244,8 +244,11 @@ void world::state::draw_hiccups() {
 
 window_summary world::state::begin_window() {
   draw_hiccups();
-  return {
-      .window = ++window, .generation = generation, .first_step = steps, .steps = what.file.arbitrator.window_steps};
+  return {.window = ++window,
+          .generation = generation,
+          .workers = present.size(),
+          .first_step = steps,
+          .steps = what.file.arbitrator.window_steps};
 }
 
 void world::state::end_window(window_summary& summary, double progress_before) {

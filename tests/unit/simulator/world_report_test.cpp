@@ -118,8 +118,19 @@ TEST(Reports, TellTheGradientSNoiseOnceItIsKnown) {
   EXPECT_DOUBLE_EQ(known.learning_rate, 0.05);
 }
 
+/// As in training (client/gradient_noise.hpp): it is known from how the workers' gradients differ.
+TEST(Reports, TellNoNoiseOfAWorkerAlone) {
+  auto what = quiet_scenario(2);
+  worker(what, 1).leave_at_seconds = 20 * computing_seconds(64);
+  const auto shards = run(what, 1, 40);
+  EXPECT_TRUE(shards[15].reports[0].training.gradient_valid);
+  ASSERT_EQ(shards[39].reports.size(), 1U);
+  EXPECT_FALSE(shards[39].reports[0].training.gradient_valid);
+  EXPECT_EQ(shards[39].reports[0].training.noise_scale, 0);
+}
+
 TEST(Reports, MeasurePhiWithAnErrorThatStaysAWhile) {
-  auto what = quiet_scenario(1);
+  auto what = quiet_scenario(2);
   what.workload.phi_noise = 0.5;
   double sum = 0;
   double squares = 0;
