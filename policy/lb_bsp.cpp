@@ -56,8 +56,7 @@ std::vector<choice> lb_bsp_controller::choose_all(const observation& observed) {
   if (measured == 0)
     return keep_assigned(observed, "no worker measured yet");
   const auto mean = std::accumulate(speeds.begin(), speeds.end(), 0.0) / static_cast<double>(measured);
-  const auto told = observed.measured->told_base();
-  const auto total = told > 0 ? told : std::uint64_t{limits_.initial} * reports.size();
+  const auto total = observed.measured->initial_total();
   std::vector<std::string> reasons;
   for (auto& speed : speeds) {
     const bool known = speed > 0;

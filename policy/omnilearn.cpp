@@ -85,8 +85,7 @@ std::vector<choice> omnilearn_controller::choose_all(const observation& observed
     targets.push_back(seconds > 0 ? batch - batch / seconds * (seconds - mean) : observed.assigned[i]);
     reasons.push_back(explain(timings[i], mean, targets[i]));
   }
-  const auto told = observed.measured->told_base();
-  const auto total = told > 0 ? told : std::uint64_t{limits_.initial} * reports.size();
+  const auto total = observed.measured->initial_total();
   const auto batches = split_in_proportion(total, targets, limits_.lowest, observed.highest);
   return due(observed, batches) ? choose(observed, batches, reasons)
                                 : keep_assigned(observed, "every worker is within 5 % of its share");

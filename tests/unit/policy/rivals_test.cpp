@@ -92,6 +92,16 @@ TEST(Rivals, KeepTheGlobalBatchThatAScriptBeganWith) {
   }
 }
 
+/// They once gave up the lost worker's part of the global batch, which the learning rate is for.
+TEST(Rivals, KeepTheGlobalBatchOfWorkersThatHaveGone) {
+  constexpr std::uint32_t began = 3;
+  for (auto* make : {make_lb_bsp, make_omnilearn}) {
+    testing::measured_controller controller(make(limits), limits, began);
+    EXPECT_THAT(batches(controller.decide(measured(1, {0.02, 0.06, 0.03}))), ElementsAre(96, 32, 64));
+    EXPECT_THAT(batches(controller.decide(measured(2, {0.02, 0.06}), {144, 48})), ElementsAre(144, 48));
+  }
+}
+
 TEST(Omnilearn, TakesTheProportionalStep) {
   // db = -(64/0.02)(0.02 - 0.04) = 64 and -(64/0.06)(0.06 - 0.04) = -21.3; 128 : 42.7 of 128 samples is 96 : 32.
   const auto choices = measured_omnilearn().decide(measured(1, {0.02, 0.06}));

@@ -49,8 +49,8 @@ inline cluster::cluster_file make_file(cluster::policy_kind kind = cluster::poli
 /// A controller, and what is measured for it, as a deliberation keeps them.
 class measured_controller {
 public:
-  measured_controller(std::unique_ptr<controller> decider, const cluster::batch& limits)
-      : decider_(std::move(decider)), measured_(limits) {}
+  measured_controller(std::unique_ptr<controller> decider, const cluster::batch& limits, std::uint32_t base_workers = 0)
+      : decider_(std::move(decider)), measured_(limits, cluster::learning_rate_rule::adascale, base_workers) {}
 
   std::vector<choice> decide(const messages::shard_report& shard, std::vector<std::uint32_t> assigned) {
     measured_.measure(shard);
