@@ -15,18 +15,20 @@ import pathlib
 import subprocess
 
 
-def step_seconds(path):
-    """The seconds that each rank computed, by rank, of each step."""
+def stage_seconds(path):
+    """Of each step, by rank and by stage of the pipeline, the seconds that it computed."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         events = json.load(file)
-    stages = collections.defaultdict(float)
+    steps = collections.defaultdict(lambda: collections.defaultdict(lambda: collections.defaultdict(float)))
     for event in events:
         if event["ph"] == "X" and event["name"].endswith("-compute"):
-            stages[event["args"]["step"], event["pid"], event["tid"]] += event["dur"] / 1e6
-    steps = collections.defaultdict(lambda: collections.defaultdict(float))
-    for (step, rank, _), seconds in stages.items():
-        steps[step][rank] = max(steps[step][rank], seconds)
-    return [[steps[step][rank] for rank in sorted(steps[step])] for step in sorted(steps)]
+            steps[event["args"]["step"]][event["pid"]][event["tid"]] += event["dur"] / 1e6
+    return [{rank: dict(steps[step][rank]) for rank in sorted(steps[step])} for step in sorted(steps)]
+
+
+def step_seconds(path):
+    """The seconds that each rank computed, by rank, of each step."""
+    return [[max(stages.values()) for stages in step.values()] for step in stage_seconds(path)]
 
 
 def main():
