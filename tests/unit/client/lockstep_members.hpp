@@ -24,7 +24,8 @@ inline messages::decision decide(std::uint64_t window, std::uint32_t rank, std::
 }
 
 inline messages::balancing random_balancing(storage::splitmix64& random) {
-  return std::array{messages::balancing::off, messages::balancing::shares, messages::balancing::automatic}[random.below(3)];
+  return std::array{messages::balancing::off, messages::balancing::shares,
+                    messages::balancing::automatic}[random.below(3)];
 }
 
 /// All members of a training, each with a data loader that deals so many batches ahead; or, every second one where

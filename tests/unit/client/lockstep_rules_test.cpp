@@ -51,8 +51,8 @@ TEST_P(LockstepRules, S1AllComeToTheSameByTheSameRows) {
   train([&](members& all) {
     auto strongest = step_request::none;
     for (std::size_t member = 0; member < all.size(); ++member) {
-      const auto wanted = std::array{step_request::regroup, step_request::stop, step_request::none}[std::min(
-          random_.below(60), 2U)];
+      const auto wanted =
+          std::array{step_request::regroup, step_request::stop, step_request::none}[std::min(random_.below(60), 2U)];
       all.request(member, wanted);
       strongest = std::max(strongest, wanted);
     }
