@@ -118,7 +118,8 @@ std::string introduce(const std::string& directory, const key_request& request) 
   return write_authorities(directory);
 }
 
-/// May be interrupted anywhere and made again: `next.crt` goes last.
+/// May be interrupted anywhere and made again: until `next.crt` goes, all of it is; `next.key` alone counts for
+/// nothing.
 std::string switch_over(const std::string& directory, const key_request& request) {
   credential next;
   std::string authorities;
@@ -139,7 +140,7 @@ std::string switch_over(const std::string& directory, const key_request& request
       !problem.empty())
     return problem;
   std::error_code error;
-  for (const auto* file : {next_key, next_certificate})
+  for (const auto* file : {next_certificate, next_key})
     if (fs::remove(directory + file, error); error)
       return fmt::format("cannot remove {}{}: {}", directory, file, error.message());
   return "";

@@ -74,10 +74,10 @@ void arbitration_services::start() {
       path, [this](const std::string& line) { return answer(line); }, problem);
   if (!commands_)
     spdlog::warn("no_commands problem={}", storage::quoted(problem));
-  if (is_replicated())
-    leader_ = "";
-  else
-    start_arbitration();
+  if (!is_replicated())
+    return start_arbitration();
+  const std::scoped_lock lock(mutex_); // the command socket's thread asks for it
+  leader_ = "";
 }
 
 std::string arbitration_services::join_replicas() {
