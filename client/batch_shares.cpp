@@ -1,6 +1,7 @@
 #include "client/batch_shares.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace dynamix::client {
@@ -17,12 +18,16 @@ struct share {
   bool fixed = false;
 };
 
-/// A stayer's weight is its batch times the number of stayers, a newcomer's the sum of theirs: so the mean is exact.
+/// A stayer's weight is its batch times the number of stayers, a newcomer's the sum of theirs: so the mean is exact. Of
+/// stayers who differ by a sample at most all weigh the same: they are as even as whole samples can be, and as weights
+/// such differences would grow from generation to generation.
 std::vector<share> weigh(const member_batches& before, std::span<const std::uint32_t> members, std::uint32_t lowest,
                          std::span<const std::uint32_t> highest) {
   std::vector<share> shares(members.size());
   std::uint64_t stayers = 0;
   std::uint64_t stayers_sum = 0;
+  std::uint32_t least = std::numeric_limits<std::uint32_t>::max();
+  std::uint32_t most = 0;
   for (std::size_t i = 0; i < members.size(); ++i) {
     shares[i].lowest = lowest;
     shares[i].highest = std::max(lowest, highest[i]);
@@ -33,9 +38,12 @@ std::vector<share> weigh(const member_batches& before, std::span<const std::uint
     shares[i].batch = before.batches[static_cast<std::size_t>(found - before.members.begin())];
     shares[i].fixed = true; // for now: stays
     stayers_sum += shares[i].batch;
+    least = std::min(least, shares[i].batch);
+    most = std::max(most, shares[i].batch);
   }
+  const bool even = stayers > 0 && most - least <= 1;
   for (auto& each : shares) {
-    each.weight = each.fixed ? each.batch * stayers : stayers_sum;
+    each.weight = even ? 1 : each.fixed ? each.batch * stayers : stayers_sum;
     each.fixed = false;
   }
   return shares;

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <deque>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -30,20 +31,28 @@ batches limits_of(const cluster::cluster_file& file, std::span<const std::size_t
   return own;
 }
 
-/// The batch sizes of a new generation, by rank. `before` is by position among the file's workers, 0: was not there.
+/// The batch sizes of a new generation, by rank, as client/batch_shares has them: stayers whose batch sizes differ by a
+/// sample at most count the same. `before` is by position among the file's workers, 0: was not there.
 batches split_again(const batches& before, std::span<const std::size_t> present, const cluster::cluster_file& file) {
   const auto total = std::accumulate(before.begin(), before.end(), std::uint64_t{0});
   double known = 0;
   double workers = 0;
+  std::uint32_t least = std::numeric_limits<std::uint32_t>::max();
+  std::uint32_t most = 0;
   for (const auto position : present) {
+    if (before[position] == 0)
+      continue;
     known += before[position];
-    workers += before[position] > 0 ? 1 : 0;
+    ++workers;
+    least = std::min(least, before[position]);
+    most = std::max(most, before[position]);
   }
+  const bool even = workers == 0 || most - least <= 1;
   const auto limits = file.highest_by_rank();
   std::vector<double> weights;
   batches highest;
   for (const auto position : present) {
-    weights.push_back(before[position] > 0 ? before[position] : workers > 0 ? known / workers : 1);
+    weights.push_back(even ? 1 : before[position] > 0 ? before[position] : known / workers);
     highest.push_back(limits[position]);
   }
   return policy::split_in_proportion(total, weights, file.batch.lowest, highest);

@@ -34,6 +34,21 @@ TEST(BatchShares, GiveANewcomerTheMean) {
   EXPECT_EQ(share({{0, 1}, {30, 60}}, {2, 3, 4}), (numbers{30, 30, 30})); // nobody stays
 }
 
+TEST(BatchShares, StayEqualHoweverOftenMembersComeAndGo) {
+  splitmix64 random(7);
+  member_batches now{numbers(64), numbers(64, 8)};
+  std::iota(now.members.begin(), now.members.end(), 0U);
+  for (int generation = 0; generation < 200; ++generation) {
+    numbers members;
+    for (std::uint32_t rank = 0; rank < 64; ++rank)
+      if (random.below(3) != 0)
+        members.push_back(rank);
+    now = {members, share(now, members)};
+    EXPECT_EQ(std::accumulate(now.batches.begin(), now.batches.end(), 0U), 512U);
+    ASSERT_LE(std::ranges::max(now.batches) - std::ranges::min(now.batches), 1U) << "generation " << generation;
+  }
+}
+
 TEST(BatchShares, KeepToTheBoundsAndLeaveTheRestToTheOthers) {
   EXPECT_EQ(share_batches({{0, 1, 2}, {60, 30, 90}}, numbers{0, 1}, 1, numbers{100, 1000}), (numbers{100, 80}));
   EXPECT_EQ(share({{0, 1, 2}, {8, 80, 32}}, {0, 1}, 32), (numbers{32, 88}));
@@ -76,6 +91,8 @@ TEST(BatchShares, AreTheProportionalOnesToASampleAndAddUpToTheGlobalBatch) {
     const std::uint32_t lowest = 1 + random.below(40);
     double stayers = 0;
     double stayers_sum = 0;
+    std::uint32_t smallest = 1U << 20U;
+    std::uint32_t largest = 0;
     std::vector<double> weights;
     for (std::uint32_t rank = 0; rank < 8; ++rank) {
       const bool was = random.below(3) != 0;
@@ -90,11 +107,13 @@ TEST(BatchShares, AreTheProportionalOnesToASampleAndAddUpToTheGlobalBatch) {
       weights.push_back(was ? before.batches.back() : -1.0);
       stayers += was ? 1 : 0;
       stayers_sum += was ? before.batches.back() : 0;
+      smallest = was ? std::min(smallest, before.batches.back()) : smallest;
+      largest = was ? std::max(largest, before.batches.back()) : largest;
     }
     if (members.empty() || before.members.empty())
       continue;
     for (auto& weight : weights)
-      weight = weight >= 0 ? weight : stayers > 0 ? stayers_sum / stayers : 1;
+      weight = stayers == 0 || largest - smallest <= 1 ? 1 : weight >= 0 ? weight : stayers_sum / stayers;
     const auto wanted = std::accumulate(before.batches.begin(), before.batches.end(), 0.0);
     const double most = std::accumulate(highest.begin(), highest.end(), 0.0);
     const double total = std::clamp(wanted, lowest * static_cast<double>(members.size()), most);

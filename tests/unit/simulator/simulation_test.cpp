@@ -189,6 +189,20 @@ TEST(Simulation, KeepsGlobalBatchAndProportionsOverGenerations) {
   EXPECT_EQ(run.window().workers[2].report.host, "w3");
 }
 
+/// 7, 7 and 6 of 20 became 11 and 9: what rounding had made grew from generation to generation.
+TEST(Simulation, KeepsEqualSharesEqualOverGenerations) {
+  auto what = quiet_scenario(4);
+  what.file.batch.lowest = 1;
+  what.file.batch.initial = 5;
+  worker(what, 0).leave_at_seconds = 0.1;
+  worker(what, 1).leave_at_seconds = 6;
+  auto run = scripted_run(what, keep);
+  while (run.world().generation() < 3)
+    ASSERT_TRUE(run.advance());
+  ASSERT_TRUE(run.advance());
+  EXPECT_THAT(in_force(run), ElementsAre(10, 10));
+}
+
 /// Ranks were counted anew in each generation, and decisions then went by the limit of another host.
 TEST(Simulation, KeepsToEachHostsOwnLimitOnceAnotherHasLeft) {
   auto what = quiet_scenario(3);
