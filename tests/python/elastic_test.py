@@ -1,5 +1,4 @@
 """Members of an elastic run may be killed at any moment: the others go on at once, and no sample is lost or used twice."""
-import contextlib
 import ctypes
 import io
 import json
@@ -218,10 +217,8 @@ def read_while_a_group_forms(rank, world, port, prefixes):
 class Stores(unittest.TestCase):
     def test_are_read_while_a_group_forms_without_end(self):
         served = ranks.store()
-        with contextlib.ExitStack() as stack:
-            attempts = [stack.enter_context(ranks.Group(read_while_a_group_forms, 1, served.port, prefixes))
-                        for prefixes in ((), ("run", ), ("runs", "7"))]
-            self.assertEqual([attempt.result(0) for attempt in attempts], [(True, (False, False))] * 3)
+        for prefixes in ((), ("run",), ("runs", "7")):  # one behind the other: a fork while the store's thread serves another may hang
+            self.assertEqual(ranks.run(read_while_a_group_forms, 1, served.port, prefixes), [(False, False)])
 
 
 def member_of_all(path, rank, world):
