@@ -22,10 +22,6 @@ double slope(const step_time& from, const step_time& to) {
   return (to.seconds - from.seconds) / (to.batch - from.batch);
 }
 
-bool is_near(double ratio) {
-  return ratio <= change_of_speed && ratio >= 1 / change_of_speed;
-}
-
 double allowed_slope(double measured, const step_time& at) {
   const auto proportional = at.seconds / at.batch;
   return std::clamp(measured, lowest_variable * proportional, proportional);
@@ -98,7 +94,6 @@ void step_time_table::measure(double batch, double seconds, double pace_change) 
       join(batch, seconds / pace_);
     }
     told_pace_ = pace_;
-    untold_ = suspected_;
   }
   curve_ = fit();
 }
@@ -108,32 +103,12 @@ bool step_time_table::follow(double pace_change, double batch, double seconds) {
   told_pace_ = std::clamp(told_pace_ * pace_change, 1 / pace_range, pace_range);
   const auto off = told_pace_ / pace_;
   const auto before = std::exchange(suspected_, 1);
-  if (is_near(off) || (before != 1 && (off > 1) == (before > 1)))
+  if ((off <= change_of_speed && off >= 1 / change_of_speed) || (before != 1 && (off > 1) == (before > 1)))
     pace_ = told_pace_;
   else
     suspected_ = off;
-  return fits(batch, seconds, seconds / (at_first_pace * told_pace_), is_near(pace_change));
-}
-
-/// What nobody has told is taken in as `far_off` does, but a point that was measured a few times is what was wrong.
-bool step_time_table::fits(double batch, double seconds, double ratio, bool steady) {
-  const auto before = std::exchange(untold_, 1);
-  double found = 1;
-  if (!between_points(batch)) {
-    found = std::abs(std::log(ratio / before)) < std::abs(std::log(ratio)) ? before : 1;
-  } else if (!is_near(ratio)) {
-    if (!steady || before == 1 || (ratio > 1) != (before > 1)) {
-      untold_ = steady ? ratio : 1;
-      return false;
-    }
-    if (const auto young = find(batch); young != points_.end() && young->measurements <= young_measurements)
-      young->mean.seconds = seconds / told_pace_;
-    else
-      found = ratio;
-  }
-  change_pace(found);
-  told_pace_ = std::clamp(told_pace_ * found, 1 / pace_range, pace_range);
-  return true;
+  const auto ratio = seconds / (at_first_pace * told_pace_);
+  return !between_points(batch) || (ratio <= change_of_speed && ratio >= 1 / change_of_speed);
 }
 
 std::vector<step_time_table::point>::iterator step_time_table::find(double batch) {
@@ -161,7 +136,7 @@ bool step_time_table::far_off(double batch, double seconds) {
       change_pace(before);
     return false;
   }
-  if (is_near(ratio))
+  if (ratio <= change_of_speed && ratio >= 1 / change_of_speed)
     return false;
   if (before != 1 && (ratio > 1) == (before > 1))
     change_pace(ratio);

@@ -81,9 +81,6 @@ private:
   /// a hiccup moves no plan; the shape is learned at the pace that is told. Whether the measurement fits it: one that a
   /// change fell into does not.
   bool follow(double pace_change, double batch, double seconds);
-  /// `ratio`: measured over expected seconds, at the pace that is told; `steady`: no change of it is told. A second one
-  /// beyond 25 % on the same side is a change that nobody has told: a report was lost, or the first steps were slow.
-  bool fits(double batch, double seconds, double ratio, bool steady);
   void change_pace(double factor);
   /// `seconds`: at pace 1.
   void join(double batch, double seconds);
@@ -93,7 +90,6 @@ private:
   double pace_ = 1;           ///< factor on the points' seconds
   double told_pace_ = 1;      ///< by the worker itself, where it does
   double suspected_ = 1;      ///< measured / expected of the last measurement, where it was left out; else 1
-  double untold_ = 1;         ///< the same at the told pace, where no change was told; else 1
   step_time_curve curve_;
 };
 

@@ -160,50 +160,5 @@ TEST(StepTimeTable, KeepsTheShapeWhereBatchSizesFollowAPaceThatItIsTold) {
       << "without it small batches look dear";
 }
 
-/// A report that is lost takes a change of pace with it, and steps that warm up are slow in the first window: what the
-/// table then held of a batch size it held for good.
-TEST(StepTimeTable, FollowsAChangeThatItWasNotToldInTheSecondWindow) {
-  step_time_table table;
-  table.measure(128, 0.04);
-  for (int i = 0; i < 3; ++i)
-    table.measure(64, 0.02, 1);
-  for (const double factor : {4.0, 1.0, 0.5, 1.0}) {
-    const auto before = table.curve().seconds(64);
-    table.measure(64, factor * 0.02, 1);
-    EXPECT_NEAR(table.curve().seconds(64), before, 1e-12) << "a single measurement may be a hiccup";
-    table.measure(64, factor * 0.02, 1);
-    EXPECT_NEAR(table.curve().seconds(64), factor * 0.02, 1e-12);
-    EXPECT_NEAR(table.curve().seconds(128), factor * 0.04, 1e-12);
-  }
-  for (int hiccups = 0; hiccups < 3; ++hiccups) {
-    table.measure(64, 0.08, 1);
-    table.measure(64, 0.02, 1);
-  }
-  EXPECT_NEAR(table.curve().seconds(64), 0.02, 1e-12) << "nor do two that do not follow each other";
-  table.measure(64, 0.05, 4); // it has become slow within the window
-  table.measure(64, 0.1, 2);  // and within the next
-  table.measure(64, 0.16, 1);
-  EXPECT_NEAR(table.curve().seconds(64), 0.16, 1e-12) << "what is told needs no guess";
-}
-
-TEST(StepTimeTable, CorrectsAFirstWindowAtABatchSizeThatWasChance) {
-  step_time_table table;
-  table.measure(128, 0.04);
-  table.measure(64, 0.16, 1); // its first steps were slow
-  table.measure(64, 0.02, 1);
-  table.measure(64, 0.02, 1);
-  EXPECT_NEAR(table.curve().seconds(64), 0.02, 1e-12);
-  EXPECT_NEAR(table.curve().seconds(128), 0.04, 1e-12);
-}
-
-TEST(StepTimeTable, BelievesAChangeThatItWasNotToldWhereAnotherBatchSizeSpeaksForIt) {
-  step_time_table table;
-  table.measure(64, 0.02);
-  table.measure(64, 0.06, 1);
-  table.measure(20, 0.02, 1);
-  EXPECT_NEAR(table.curve().seconds(64), 0.06, 1e-12);
-  EXPECT_NEAR(table.curve().seconds(20), 0.02, 1e-12);
-}
-
 } // namespace
 } // namespace dynamix::policy
