@@ -31,9 +31,11 @@ public:
   }
   /// The loop has run backward of the oldest one that was dealt; another one of the same step may follow.
   void taken() {
-    stand_ins_ += to_come_.front() == 0 ? 1 : 0;
     ++taken_;
-    to_come_.pop_front();
+    if (!to_come_.empty()) { // else the script has dealt it by the C interface
+      stand_ins_ += to_come_.front() == 0 ? 1 : 0;
+      to_come_.pop_front();
+    }
     if (kept_)
       for (std::size_t i = 0; i < parameters_.size(); ++i)
         parameters_[i].mutable_grad() = (*kept_)[i];

@@ -118,8 +118,8 @@ std::string introduce(const std::string& directory, const key_request& request) 
   return write_authorities(directory);
 }
 
-/// May be interrupted anywhere and made again: until `next.crt` goes, all of it is; `next.key` alone counts for
-/// nothing.
+/// May be interrupted anywhere: as long as `next.crt` is there, all of it is made again. A `next.key` that is left
+/// alone is what the authority has by then, until the next rotation replaces it.
 std::string switch_over(const std::string& directory, const key_request& request) {
   credential next;
   std::string authorities;
