@@ -374,7 +374,7 @@ def main():
                 *(bamboo(arguments.bamboo, arguments.zeus, arguments.sailor) if arguments.bamboo else ())]
     if not clusters:
         parser.error("no clone is given")
-    columns = ("ideal", "bound", *POLICIES[1:2], "omnilearn", "static with balance", *POLICIES[3:])
+    columns = ("ideal", "bound", *POLICIES[1:3], "static with balance", *POLICIES[3:])
     print("| cluster | equal shares, s | worked out, s | " + " | ".join(columns) + " |\n|" + "---|" * (3 + len(columns)), flush=True)
     for cluster in clusters:
         path = write(cluster, arguments.out / cluster.name)

@@ -29,8 +29,8 @@ std::vector<share> weigh(const member_batches& before, std::span<const std::uint
   std::uint32_t least = std::numeric_limits<std::uint32_t>::max();
   std::uint32_t most = 0;
   for (std::size_t i = 0; i < members.size(); ++i) {
-    shares[i].lowest = lowest;
-    shares[i].highest = std::max(lowest, highest[i]);
+    shares[i].lowest = std::min(lowest, highest[i]);
+    shares[i].highest = highest[i];
     const auto found = std::ranges::find(before.members, members[i]);
     if (found == before.members.end())
       continue;

@@ -199,7 +199,7 @@ std::vector<std::uint32_t> share_among(const std::vector<std::uint32_t>& before,
     if (present[member]) {
       now.push_back(member);
       highest.push_back(members[member].highest);
-      lowest = std::min({lowest, members[member].lowest, members[member].highest}); // a limit may lie below the lowest
+      lowest = std::min(lowest, members[member].lowest);
     }
   const auto shared = share_batches(stayed, now, lowest, highest);
   std::vector<std::uint32_t> batches(members.size());

@@ -475,8 +475,8 @@ public:
   dynamix::sampler sampler() const { return dynamix::sampler(session_); }
 
   /// The batch that the loop has now counts as part of the next step: for gradients that are accumulated over several
-  /// batches, between two of them. Not behind the last of a step, which the step itself counts. One without samples is
-  /// none of them, also where losses are divided by the number of all.
+  /// batches, between two of them. Not behind the last of a step, which the step itself counts. One without samples
+  /// counts for nothing, and the member's others for as much more: a loop may divide losses by the number of all.
   void accumulate() { session_->deliver(); }
   /// The loop over the data loader was left amid an epoch, on all members behind the same step: states that are saved
   /// from here on, and the end of the run, stand at the beginning of the next one.

@@ -13,6 +13,17 @@ void add_steps(policy::time_split& total, const policy::time_split& each, double
   total.other_seconds += count * each.other_seconds;
 }
 
+void add_training(worker_summary& sums, const messages::training_statistics& training) {
+  const double timed = timed_steps(training);
+  sums.samples += training.samples;
+  sums.steps += training.steps;
+  sums.timed_steps += timed;
+  sums.step_seconds += timed * training.iteration_seconds;
+  sums.compute_seconds += timed * training.compute_seconds;
+  sums.exchange_seconds += timed * training.exchange_seconds;
+  sums.data_seconds += timed * training.data_seconds;
+}
+
 void worker_course::add(const ledger::worker& row) {
   const auto& report = row.report;
   if (window_ && report.window <= *window_)
@@ -28,13 +39,7 @@ void worker_course::add(const ledger::worker& row) {
   steps_done_ = report.first_step + report.training.steps;
   const auto& training = report.training;
   const double steps = timed_steps(training);
-  sums_.samples += training.samples;
-  sums_.steps += training.steps;
-  sums_.timed_steps += steps;
-  sums_.step_seconds += steps * training.iteration_seconds;
-  sums_.compute_seconds += steps * training.compute_seconds;
-  sums_.exchange_seconds += steps * training.exchange_seconds;
-  sums_.data_seconds += steps * training.data_seconds;
+  add_training(sums_, training);
   sums_.moved_samples += report.balance.moved_samples;
   sums_.speed_changes += report.balance.changes;
   if (row.stale || !is_known(row.time)) // that of a stale one was attributed for another window

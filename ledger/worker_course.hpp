@@ -49,6 +49,9 @@ inline bool is_known(const policy::time_split& time) {
 /// Adds `count` steps of `each` to `total`.
 void add_steps(policy::time_split& total, const policy::time_split& each, double count);
 
+/// Adds a report's samples, steps and, for each of its timed steps, times to the sums.
+void add_training(worker_summary& sums, const messages::training_statistics& training);
+
 class worker_course {
 public:
   /// By windows; one that was reported before is counted once: a report that stood in for a late one, or that was

@@ -94,19 +94,11 @@ void run_recorder::add(const ledger::window& window) {
     worker.batch = row.report.batch;
     if (row.stale) // counted with its own window
       continue;
-    const auto& training = row.report.training;
-    const double timed = ledger::timed_steps(training);
     auto& summary = worker.summary;
     if (summary.steps == 0)
       summary.first_batch = row.report.batch;
     summary.last_batch = row.report.batch;
-    summary.samples += training.samples;
-    summary.steps += training.steps;
-    summary.timed_steps += timed;
-    summary.step_seconds += timed * training.iteration_seconds;
-    summary.compute_seconds += timed * training.compute_seconds;
-    summary.exchange_seconds += timed * training.exchange_seconds;
-    summary.data_seconds += timed * training.data_seconds;
+    ledger::add_training(summary, row.report.training);
     rewards_ += row.reward.total;
     ++rewarded_;
     seconds = std::max(seconds, row.report.elapsed_seconds);

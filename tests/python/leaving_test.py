@@ -51,6 +51,8 @@ def train():
                     atexit._run_exitfuncs()  # as an interpreter ends; behind that torch's own group may hang in a forked child
                     os._exit(0)
                 os.waitpid(child, 0)
+            elif "together" in way and (epoch, number) == (1, 2):
+                break
             elif "evaluates" not in way and (rank, epoch, number) == (who, 1, 2):
                 if "thread" in way:  # that the interpreter waits for
                     threading.Thread(target=time.sleep, args=(1000,)).start()
@@ -74,6 +76,8 @@ def train():
             optimizer.step()
         if "breaks" in way and (rank, epoch) == (who, 1):
             torch.distributed.barrier()
+        if "together" in way and (rank, epoch) == (who, 1):  # the other waits in the next epoch's first step, for several looks
+            time.sleep(2)
     if "evaluates" in way:
         run._meeting_seconds = 1
         while rank == who and not os.path.exists(sys.argv[4]):
@@ -225,6 +229,17 @@ class Leaving(unittest.TestCase):
         said = r"DynamixError: member 1 has left the training loop behind \d steps, and this one goes on with that epoch"
         for way in ("breaks", "breaks plain"):
             self.check(way, 1, 1, said)
+
+    def test_of_the_loop_behind_the_same_step_ends_nobody(self):
+        with tempfile.TemporaryDirectory() as folder:
+            members = start("together", 1, folder)
+            try:
+                for member in members:
+                    ended = member.end()
+                    self.assertEqual(ended.status, 0, ended.said)
+            finally:
+                for member in members:
+                    member.kill()
 
     def test_between_epochs_ends_the_others_with_a_sentence(self):
         self.check("between", 1, 0, r"member 1 has ended its training after 4 steps")

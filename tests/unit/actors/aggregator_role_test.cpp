@@ -36,7 +36,7 @@ TEST_F(RootRole, HandsACompleteWindowToItsArbitrator) {
   links.take();
   for (std::uint32_t rank = 0; rank < 3; ++rank)
     root->take_report(report_of(rank, 1));
-  EXPECT_THAT(links.take(), ElementsAre("deadline 1", "decide on 1 with 3 reports"));
+  EXPECT_THAT(links.take(), ElementsAre("deadline 1 of 1", "decide on 1 with 3 reports"));
 }
 
 /// It trains the same window again, and the deadline before is still on its way.
@@ -52,7 +52,7 @@ TEST_F(RootRole, LeavesAWindowOpenAtADeadlineOfTheGenerationBefore) {
   root->look();
   ASSERT_THAT(links.take(), Contains("place 1,2 of 2 through \"\""));
   root->take_report(report_of(1, 1, 2));
-  EXPECT_THAT(links.take(), ElementsAre("deadline 1"));
+  EXPECT_THAT(links.take(), ElementsAre("deadline 1 of 2"));
   root->end_gathering(1, 1);
   EXPECT_THAT(links.take(), IsEmpty());
   root->end_gathering(2, 1);
@@ -206,7 +206,7 @@ TEST_F(AggregatorRole, ARootWaitsForAllMembersOfAGenerationThatItMeetsInMidTrain
   links.take();
   root->take_report(report_of(0, 7, 4));
   root->end_gathering(4, 7);
-  EXPECT_THAT(links.take(), ElementsAre("deadline 7")) << "another may have obeyed a newer term";
+  EXPECT_THAT(links.take(), ElementsAre("deadline 7 of 4")) << "another may have obeyed a newer term";
 }
 
 class ShardRole : public AggregatorRole {
@@ -295,7 +295,7 @@ TEST_F(ShardRole, BeginsAnewWhenItIsAttachedAgainWithWorkers) {
 /// Its workers find it one after the other. The first one's window must not pass the others by.
 TEST_F(ShardRole, WaitsInMidTrainingForTheOthersOfItsOwn) {
   attach();
-  EXPECT_THAT(come_in_mid_training(shard, 0), ElementsAre("deadline 7"));
+  EXPECT_THAT(come_in_mid_training(shard, 0), ElementsAre("deadline 7 of 4"));
   EXPECT_THAT(come_in_mid_training(shard, 1), ElementsAre("decide on 7 with 2 reports")) << "w2 is another shard's";
 }
 
@@ -308,7 +308,7 @@ TEST_F(ShardRole, WaitsInMidTrainingForWhoeverComesWhereItStandsBy) {
   standby.find_parent();
   links.parent = true;
   links.attaching({5, {}});
-  EXPECT_THAT(come_in_mid_training(standby, 1), ElementsAre("deadline 7"));
+  EXPECT_THAT(come_in_mid_training(standby, 1), ElementsAre("deadline 7 of 4"));
   EXPECT_THAT(come_in_mid_training(standby, 2), IsEmpty());
   standby.end_gathering(4, 7);
   EXPECT_THAT(links.take(), ElementsAre("decide on 7 with 2 reports"));

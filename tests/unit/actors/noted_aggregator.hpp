@@ -56,8 +56,8 @@ public:
   void finish_arbitrator(std::function<void()> done) override { done(); }
 
   void look_soon() override { note("look soon"); }
-  void await_deadline(std::uint64_t, std::uint64_t window, std::uint32_t timeouts) override {
-    note("deadline {}{}", window, timeouts > 1 ? fmt::format(" in {} time-outs", timeouts) : "");
+  void await_deadline(std::uint64_t generation, std::uint64_t window, std::uint32_t timeouts) override {
+    note("deadline {} of {}{}", window, generation, timeouts > 1 ? fmt::format(" in {} time-outs", timeouts) : "");
   }
   void open_store(std::size_t meeting) override { note("store for {}", meeting); }
   std::function<void(std::uint64_t token, bool kept)> settled() override { return on_settled; }

@@ -257,7 +257,8 @@ TEST_F(RoleInATree, ARootWaitsForAllShardsOfAGenerationThatItMeetsInMidTraining)
     root->take_window(window);
     return links.take();
   };
-  EXPECT_THAT(come_back(0), ElementsAre("deadline 7 in 2 time-outs")) << "a shard may close it at its own deadline";
+  EXPECT_THAT(come_back(0), ElementsAre("deadline 7 of 4 in 2 time-outs"))
+      << "a shard may close it at its own deadline";
   EXPECT_THAT(come_back(3), ElementsAre("judge 7 with 6 reports"));
 }
 

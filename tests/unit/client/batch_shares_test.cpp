@@ -54,6 +54,9 @@ TEST(BatchShares, KeepToTheBoundsAndLeaveTheRestToTheOthers) {
   EXPECT_EQ(share({{0, 1, 2}, {8, 80, 32}}, {0, 1}, 32), (numbers{32, 88}));
   EXPECT_EQ(share({{0, 1, 2}, {60, 60, 60}}, {0, 1}, 1, 64), (numbers{64, 64})) << "more than the bounds allow";
   EXPECT_EQ(share({{0}, {60}}, {0, 1, 2}, 32), (numbers{32, 32, 32})) << "less than the bounds allow";
+  EXPECT_EQ(share_batches({{0, 1, 2}, {4, 8, 200}}, numbers{0, 1, 2, 3}, 8, numbers{4, 8, 200, 200}),
+            (numbers{4, 8, 148, 52}))
+      << "a limit below the lowest is one member's alone";
   EXPECT_EQ(share({{0, 1}, {0, 0}}, {0, 1}, 0), (numbers{0, 0}));
   EXPECT_EQ(share({{0, 1, 2}, {0, 0, 9}}, {0, 1}, 0), (numbers{5, 4})) << "who had samples is gone";
 }

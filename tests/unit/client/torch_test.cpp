@@ -46,6 +46,14 @@ torch::nn::Linear make_model() {
   return model;
 }
 
+std::vector<double> parameters_of(const torch::nn::Module& model) {
+  std::vector<double> parameters;
+  for (const auto& parameter : model.parameters())
+    for (std::int64_t i = 0; i < parameter.numel(); ++i)
+      parameters.push_back(parameter.reshape({-1})[i].item<double>());
+  return parameters;
+}
+
 struct trained {
   std::vector<std::vector<std::int64_t>> steps; ///< numbers of each step's samples, those that do not count too
   std::vector<double> parameters;
@@ -103,9 +111,7 @@ void train(const plan& how, int rank, const c10::intrusive_ptr<c10d::HashStore>&
   if (!how.finishes)
     return;
   run.finish();
-  for (const auto& parameter : model->parameters())
-    for (std::int64_t i = 0; i < parameter.numel(); ++i)
-      result.parameters.push_back(parameter.reshape({-1})[i].item<double>());
+  result.parameters = parameters_of(*model);
 }
 
 std::vector<trained> train_ranks(const plan& how) {
@@ -138,11 +144,7 @@ std::vector<double> train_joined(const std::vector<trained>& ranks) {
     loss_of(model, torch::stack(inputs)).backward();
     optimizer.step();
   }
-  std::vector<double> parameters;
-  for (const auto& parameter : model->parameters())
-    for (std::int64_t i = 0; i < parameter.numel(); ++i)
-      parameters.push_back(parameter.reshape({-1})[i].item<double>());
-  return parameters;
+  return parameters_of(*model);
 }
 
 TEST(TorchSdk, TrainsOnUnequalBatchesAsOnTheJoinedOne) {
@@ -240,11 +242,7 @@ std::vector<double> train_accumulated(const std::vector<trained>& ranks, std::si
     (loss / total).backward();
     optimizer.step();
   }
-  std::vector<double> parameters;
-  for (const auto& parameter : model->parameters())
-    for (std::int64_t i = 0; i < parameter.numel(); ++i)
-      parameters.push_back(parameter.reshape({-1})[i].item<double>());
-  return parameters;
+  return parameters_of(*model);
 }
 
 TEST(TorchSdk, CountsNoStandInAmongTheBatchesOfAStep) {
